@@ -307,7 +307,7 @@ def build(
     runtime_state = RuntimeState(context, circuit_breaker, settling)
     drift = Drift(context, plan, sidecars, resend_moved=resend_moved)
     doubt_limit = DoubtLimit(ledger.doubts, MostDoubts.of(workers, len(folders)))
-    selection = Selection(clock, upload_queue, circuit_breaker, doubt_limit, lambda: preparer.being_listed)
+    selection = Selection(clock, upload_queue, circuit_breaker, doubt_limit, lambda: folder_listing.being_listed)
     selection.may_send = lambda: window is None or window.opens(clock.now()) is None
     uploads = UploadContext(
         context,

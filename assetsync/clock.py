@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 _RULE = re.compile(r"(<[^<>]{3,}>|[A-Za-z]{3,})[+-]?[0-9]")
-"""The begin of a `TZ` that contains its rule in POSIX form, such as `CET-1CEST,M3.5.0,M10.5.0/3`."""
+"""The beginning of a `TZ` that contains its rule in POSIX form, such as `CET-1CEST,M3.5.0,M10.5.0/3`."""
 
 ZONE_FIX = "set TZ to a name such as Europe/Berlin, or unset it: then /etc/localtime counts"
 

@@ -66,8 +66,7 @@ class UnknownPath(UsageError):
 class ConfigError(AssetsyncError):
     """A configuration with mistakes; `mistakes` holds a complete sentence for each."""
 
-    def __init__(self, source: str, mistakes: Sequence[str]) -> None:
-        self.source = source
+    def __init__(self, mistakes: Sequence[str]) -> None:
         self.mistakes = tuple(mistakes)
         super().__init__("\n".join(self.mistakes))
 

@@ -191,7 +191,7 @@ class _Handler(logging.StreamHandler[TextIO]):
     def logger(self, name: str | None = None) -> "_Logger":
         """Return the logger with a name, by default the calling module's; this is structlog's logger factory."""
         if name is None:
-            frame = _whoever_logs()
+            frame = _calling_frame()
             name = str(frame.f_globals.get("__name__")) if frame else "?"
         return _Logger(name, self)
 
@@ -210,7 +210,7 @@ class _Handler(logging.StreamHandler[TextIO]):
         except RecursionError:
             raise
         except Exception:  # noqa: BLE001 - as in logging's own handlers: the caller continues
-            frame = _whoever_logs()
+            frame = _calling_frame()
             self._failed(name, f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame else "?")
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
@@ -241,7 +241,7 @@ class _Logger:
     notset = debug = info = warning = error = critical = write
 
 
-def _whoever_logs() -> FrameType | None:
+def _calling_frame() -> FrameType | None:
     """Return the frame that logs: the nearest outside structlog and this module."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").startswith(("structlog", __name__)):

@@ -274,7 +274,7 @@ def _not_now(compared: Compared, asked: _Asked, pause: Pause | None) -> str:
     folders, stale = len(compared.folders), len(compared.stale)
     some = f"{stale:,} of {plural(folders, 'folder')}, " if stale < folders else ""
     times = sorted(at for at in compared.stale.values() if at is not None)
-    of = f"what is shown is of {moment(times[0])}" if times else "nothing is shown, as there was no audit before"
+    of = f"the audits shown are from {moment(times[0])}" if times else "nothing is shown, as there was no audit before"
     later = " and later" if times and times[-1] > times[0] else ""
     return f"{compared.site}: not audited now: {some}{why}; {of}{later}"
 

@@ -86,7 +86,7 @@ def look_at_notify(config: SiteConfig, *, send: bool) -> Iterator[Finding]:
         return
     if send and not found:
         fix = "set notify.webhook or notify.command"
-        yield Finding("notify", Level.ERROR, "nobody is told anything: the configuration names no channel", fix)
+        yield Finding("notify", Level.ERROR, "no message can be sent: the configuration names no channel", fix)
     program = config.notify.command
     if program and shutil.which(program[0]) is None:
         fix = "write the whole path of a program that assetsync's user may run"

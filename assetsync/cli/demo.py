@@ -89,7 +89,7 @@ def _temporary() -> AbstractContextManager[str]:
         return tempfile.TemporaryDirectory(prefix="assetsync-demo-")
     except OSError as error:
         raise UsageError(
-            f"there is no temporary folder to be had ({error.strerror})",
+            f"no temporary folder can be made ({error.strerror})",
             hint="name a folder with --dir, or set $TMPDIR",
         ) from error
 

@@ -372,16 +372,15 @@ def _unknown(config: SiteConfig, ledger: Ledger, path: bytes) -> str:
     try:
         make_tree(config).lstat(path)
     except (FileUnreadable, RootMissing):
-        return "the ledger does not know it: it is met once it can be read"
+        return "the ledger does not know it: it is recorded once it can be read"
     brake = next((brake for brake in ledger.reports.brakes() if brake.kind in _OF_THE_TREE), None)
     if brake is not None:
         return f"the ledger does not know it: nothing is looked at before brake {brake.id} is released"
     if not holder_of(ledger.store.path).sends:
-        return "the ledger does not know it yet: the next run meets it"
-    known = Mappings(mappings(config))
-    position = known.for_directory(path.rpartition(b"/")[0])
-    settle = f"{config.watch.settle if position is None else known.all[position].settle:g} s"
-    return f"the ledger does not know it yet: it is queued once it was unchanged for {settle}, or when a scan meets it"
+        return "the ledger does not know it yet: the next run records it"
+    mapping = _mapping_of(config, path, is_folder=False)
+    settle = f"{config.watch.settle if mapping is None else mapping.settle:g} s"
+    return f"the ledger does not know it yet: it is queued once it was unchanged for {settle}, or when a scan finds it"
 
 
 def _version_object(config: SiteConfig, ledger: Ledger, row: FileRow, holds: dict[str, Hold]) -> dict[str, object]:

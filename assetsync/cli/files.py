@@ -7,8 +7,7 @@ from contextlib import closing
 import click
 
 from assetsync.cli.options import known_folders, topmost, with_config, with_json, with_limit
-from assetsync.cli.output import first_of, moment, write_json, write_parts
-from assetsync.cli.output import note as tell
+from assetsync.cli.output import first_of, moment, note, write_json, write_parts
 from assetsync.config import SiteConfig
 from assetsync.errors import UnknownPath
 from assetsync.ledger.folders import Hold
@@ -135,13 +134,17 @@ def command(
                 write_json(as_object(row, holds))
                 continue
             error = error_of(row, holds)
-            note = [f"({printable(error)})"] if error else []
-            write_parts(f"{row.state:<10}  {row.assetid or '-':<32}", printable(row.path), *note)
+            shown = [f"({printable(error)})"] if error else []
+            write_parts(f"{row.state:<10}  {row.assetid or '-':<32}", printable(row.path), *shown)
         if none:
             if not (paths or state or reason):
-                tell("the ledger knows no file yet")
+                note("the ledger knows no file yet")
             else:
-                tell("no file is so, nor was" if history else "no file is so: --all lists what was")
+                note(
+                    "no file or earlier version matches"
+                    if history
+                    else "no file matches: --all also searches earlier versions"
+                )
 
 
 def chosen(

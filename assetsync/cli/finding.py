@@ -1,4 +1,4 @@
-"""A finding of `assetsync check`. The checks are in `findings`, the output is in `check`."""
+"""A finding of `assetsync check`. The checks are in `check`, `check_tree` and `check_ledger`."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -41,7 +41,7 @@ def command(config: SiteConfig, assetids: tuple[str, ...], *, yes: bool, as_json
     ids = [assetid.strip() for given in assetids for assetid in given.split(",") if assetid.strip()]
     everything = any(assetid.lower() == EVERYTHING for assetid in ids)
     if everything and len(ids) > 1:
-        raise UsageError("`all` stands alone", hint="give ids, or all")
+        raise UsageError("`all` cannot be combined with ids", hint="give ids, or all")
     calls = [[EVERYTHING]] if everything else list(batches(ids))
     if not calls:
         raise UsageError("no ids to index", hint="give at least one asset id")

@@ -97,7 +97,7 @@ def write_file(path: Path, text: str, mode: int, *, force: bool) -> None:
 
 
 def write_site(path: Path, text: str, key: SecretStr, *, force: bool) -> None:
-    """Write the configuration and the key file beside it, or neither. Raises OSError."""
+    """Write the configuration and the key file beside it, or neither. Raise OSError."""
     key_path = path.with_suffix(".key")
     write_file(key_path, key.get_secret_value(), 0o600, force=force)
     try:

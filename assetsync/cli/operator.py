@@ -50,7 +50,6 @@ class ServiceWhenAsked:
 
     def __init__(self, config: SiteConfig) -> None:
         self._config = config
-        self._opened: AbstractContextManager[HttpService] | None = None
         self._service: HttpService | None = None
 
     def upload(self, request: UploadRequest, body: Body) -> Sent:
@@ -71,14 +70,13 @@ class ServiceWhenAsked:
 
     def close(self) -> None:
         """Close the client, if it was opened."""
-        if self._opened is not None:
-            self._opened.__exit__(None, None, None)
-            self._opened = self._service = None
+        if self._service is not None:
+            self._service.close()
+            self._service = None
 
     def _made(self) -> Service:
         if self._service is None:
-            self._opened = open_service(self._config)
-            self._service = self._opened.__enter__()
+            self._service = make_service(self._config, read_key(self._config))
         return self._service
 
 

@@ -170,21 +170,16 @@ def _recorded_by_hand(config: SiteConfig, given: bytes) -> bytes | None:
 
 
 def known_path(config: SiteConfig, given: str) -> bytes:
-    """Return the path of one file as `known_paths` does."""
-    return known_paths(config, [given])[0]
-
-
-def known_paths(config: SiteConfig, given: Iterable[str]) -> list[bytes]:
-    """Return paths as `site_path` does, and also accept a path as `files`, the page and the log print it.
+    """Return a path as `site_path` does, and also accept a path as `files`, the page and the log print it.
 
     A name that is not UTF-8 or holds control characters cannot be typed: the ledger is searched for a path that prints
     so. Raise UsageError if several paths print alike.
     """
-    return _known(config, [site_path(config, path) for path in given], folders=False)
+    return _known(config, [site_path(config, given)], folders=False)[0]
 
 
 def known_folders(config: SiteConfig, given: Iterable[str]) -> list[bytes]:
-    """Return paths of files or folders as `known_paths` does, and b"" for the root itself."""
+    """Return paths of files or folders as `known_path` does, and b"" for the root itself."""
     return _known(config, [_site_folder(config, path) for path in given], folders=True)
 
 

@@ -219,7 +219,7 @@ def _verdict(report: Report, *, only_look: bool) -> str:
             if report.uploaded
             else ""
         )
-        cut = "" if report.finished else "; the tree was not looked at to its end"
+        cut = "" if report.finished else "; the scan did not reach the end of the tree"
         left = _left(report)
         cut += f"; not in sync: {', '.join(left)}" if left else ""
         return f"{report.site}: {would or 'nothing to upload'}; {seen}{cut}"

@@ -27,7 +27,7 @@ from assetsync.notify.notifications import receivers
 
 log = structlog.get_logger(__name__)
 
-_FIXED = "`{}` says which site this is: a change of it takes a restart"
+_FIXED = "`{}` identifies the site: restart the daemon to change it"
 
 
 @click.command("run")

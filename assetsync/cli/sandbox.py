@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from assetsync.cli.options import Decorator, seconds
+from assetsync.cli.options import Decorator, seconds, with_json
 from assetsync.cli.output import note, write, write_json
 from assetsync.errors import UsageError
 from assetsync.sandbox import Sandbox, SandboxSettings, serve
@@ -60,7 +60,7 @@ def _time(name: str, meaning: str) -> Decorator:
 @click.option("--no-self-index", is_flag=True, help="Index assets only after searchIndex.")
 @click.option("--duplicate-check", is_flag=True, help="Refuse content that is already there.")
 @click.option("--max-content-length", type=int, metavar="BYTES", help="Answer error 10001 to longer uploads.")
-@click.option("--json", "as_json", is_flag=True, help="Print the addresses as one object.")
+@with_json("Print the addresses as one object.")
 def command(
     listen: str,
     directory: Path | None,

@@ -113,7 +113,7 @@ def _lines(look: _Look) -> Iterator[str]:
     yield from unsettled(standing)
     yield from leftovers(standing)
     if look.unseen is not None:
-        yield f"whether a process sends for this site now cannot be told: {look.unseen}"
+        yield f"it is unknown whether a process sends for this site: {look.unseen}"
     elif not standing.running:
         yield "no process sends for this site now: assetsync run, or assetsync reconcile"
 

@@ -7,42 +7,18 @@ exist is left to `check`.
 
 from assetsync.config.key import KEY_VARIABLE, key_file, key_file_warning, read_api_key
 from assetsync.config.load import load_config, parse_config
-from assetsync.config.models import (
-    Brake,
-    Folder,
-    Log,
-    Notify,
-    Policy,
-    Schedule,
-    Service,
-    SiteConfig,
-    Status,
-    Upload,
-    Watch,
-    mappings,
-)
+from assetsync.config.models import SiteConfig, mappings
 from assetsync.config.schedule import Cron, Interval
-from assetsync.config.values import Listen, Window, duration, is_loopback
+from assetsync.config.values import Listen, Window, duration
 
 __all__ = [
     "KEY_VARIABLE",
-    "Brake",
     "Cron",
-    "Folder",
     "Interval",
     "Listen",
-    "Log",
-    "Notify",
-    "Policy",
-    "Schedule",
-    "Service",
     "SiteConfig",
-    "Status",
-    "Upload",
-    "Watch",
     "Window",
     "duration",
-    "is_loopback",
     "key_file",
     "key_file_warning",
     "load_config",

@@ -123,7 +123,7 @@ def checked_key(text: str, where: str, fill: str = "it") -> SecretStr:
 
 
 def _error(where: str, problem: str, fix: str) -> ConfigError:
-    return ConfigError(where, [f"{where}: {problem}: {fix}"])
+    return ConfigError([f"{where}: {problem}: {fix}"])
 
 
 def key_file_warning(path: Path | None) -> str | None:

@@ -36,7 +36,7 @@ def load_config(path: Path, environ: Mapping[str, str]) -> SiteConfig:
     except OSError as exc:
         reason = exc.strerror or type(exc).__name__
         mistake = f"{source}: the configuration cannot be read ({reason}): name an existing file with --config"
-        raise ConfigError(source, [mistake]) from exc
+        raise ConfigError([mistake]) from exc
     return parse_config(data, source, environ)
 
 
@@ -47,7 +47,7 @@ def parse_config(data: bytes, source: str, environ: Mapping[str, str]) -> SiteCo
     config, problems = _check(Path(source).absolute(), data, key)
     if config is None or problems:
         problems.sort(key=lambda problem: (problem.line, problem.column))
-        raise ConfigError(source, [_sentence(source, problem, key) for problem in problems])
+        raise ConfigError([_sentence(source, problem, key) for problem in problems])
     return config
 
 

@@ -108,7 +108,7 @@ class IgnoreRules:
     reaches it, but its other content may be. A path outside every mapping is not ignored, it is unmapped.
     """
 
-    def __init__(self, mappings: Mappings, site: Sequence[str] = ()) -> None:
+    def __init__(self, mappings: Mappings, site: Sequence[str]) -> None:
         self._mappings = mappings
         shared = [*built_in_rules(), *read_rules(site, "`ignore` of the site")]
         self._sets = tuple(_rule_set(mapping, shared) for mapping in mappings.all)

@@ -11,7 +11,6 @@ import signal
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
@@ -85,11 +84,6 @@ class Ended(StrEnum):
     RELOADED = "reloaded"
 
 
-@dataclass(slots=True)
-class _Failure:
-    error: BaseException | None = None
-
-
 class Daemon:
     """The running site of one configuration; a new configuration needs a new daemon.
 
@@ -114,7 +108,7 @@ class Daemon:
         self._reloaded = False
         self._interrupted = False
         self._refused: tuple[float, str] | None = None
-        self._failure = _Failure()
+        self._failure: BaseException | None = None
         limit = min(_LIMIT, notifier.watchdog / 4) if notifier.watchdog else _LIMIT
         self._pulse = Pulse(self.clock, limit)
         self._limit = limit
@@ -149,8 +143,8 @@ class Daemon:
                 log.exception("the reported problems cannot be recorded")
             service.close()
             ledger.close()
-        if self._failure.error is not None:
-            raise self._failure.error
+        if self._failure is not None:
+            raise self._failure
         return self._ended()
 
     def _ended(self) -> Ended:
@@ -225,7 +219,7 @@ class Daemon:
             self._watch_over(board, ledger, site.runtime_state, schedule)
         except Exception as error:
             # An error of the main thread; errors of the loops arrive through `_failed`.
-            self._failure.error = self._failure.error or error
+            self._failure = self._failure or error
             raise
         finally:
             if self._reloaded:
@@ -241,8 +235,8 @@ class Daemon:
             self._join(loops, site)
             work.end()
             self._note_end(site.runtime_state)
-            if self._failure.error is not None:
-                notifications.ended(self._failure.error)
+            if self._failure is not None:
+                notifications.ended(self._failure)
 
     def _note_end(self, runtime_state: RuntimeState) -> None:
         try:
@@ -315,7 +309,7 @@ class Daemon:
 
     def _failed(self, error: BaseException) -> None:
         log.error("assetsync ends after an unexpected error", exc_info=error)
-        self._failure.error = self._failure.error or error
+        self._failure = self._failure or error
         self.clock.stop.set()
         self._signals.nudge()
 

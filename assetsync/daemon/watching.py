@@ -14,7 +14,7 @@ from assetsync.app import Site
 from assetsync.status.standing import Trust
 from assetsync.sync.intake.watch_queue import WatchQueue
 from assetsync.tree.filesystem import is_network_filesystem, network_mounts
-from assetsync.tree.watch import OVERFLOWED, Watcher, coverage, mended_by, outermost
+from assetsync.tree.watch import OVERFLOWED, Watcher, coverage, outermost, sysctl_fix
 
 log = structlog.get_logger(__name__)
 
@@ -152,7 +152,7 @@ class Watching:
                 say(
                     "no folder can be watched; the tree is scanned every minute instead",
                     why=error.strerror,
-                    fix=mended_by(error),
+                    fix=sysctl_fix(error),
                 )
             self._refused = True
             return

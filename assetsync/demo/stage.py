@@ -51,13 +51,13 @@ class Stage:
     """The folder of a demonstration; the sandbox runs inside the `with` block."""
 
     def __init__(self, folder: Path) -> None:
-        """Check the folder, which must be empty or not exist. Raises UsageError."""
+        """Check the folder, which must be empty or not exist. Raise UsageError."""
         self.folder = folder.absolute()
         try:
             str(self.folder).encode("utf-8")
         except UnicodeEncodeError as exc:
             said = printable(os.fsencode(self.folder))
-            raise UsageError(f"{said} cannot stand in a configuration: it is no UTF-8", hint="name another") from exc
+            raise UsageError(f"{said} cannot be written into a configuration (not UTF-8)", hint="name another") from exc
         with _working_in(self.folder):
             is_free = not self.folder.exists() or (self.folder.is_dir() and not any(self.folder.iterdir()))
         if not is_free:

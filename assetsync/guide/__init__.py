@@ -86,7 +86,7 @@ def style() -> str:
 def as_html(page: Page, *, served: bool) -> str:
     """Return a page as an HTML document without scripts; if it is `served`, it lies in `guide/` below the status page.
 
-    Raises ImportError if the library for Markdown is missing.
+    Raise ImportError if the library for Markdown is missing.
     """
 
     def link(to: Page) -> str:

@@ -168,7 +168,7 @@ class Database:
 def open_database(path: Path, *, create: bool) -> Database:
     """Take the lock and open the ledger for sending, migrated to this release.
 
-    Raises LedgerBusy (another process sends for the ledger), LedgerMissing (unless `create`), LedgerNewer, and
+    Raise LedgerBusy (another process sends for the ledger), LedgerMissing (unless `create`), LedgerNewer, and
     LedgerDamaged. A damaged ledger is set aside before LedgerDamaged is raised; a file that is no ledger stays where it
     is.
     """
@@ -204,7 +204,7 @@ def open_database(path: Path, *, create: bool) -> Database:
 def open_beside(path: Path, *, writable: bool = False) -> Database:
     """Open a ledger that another process may be using, to read it or to leave requests; creates nothing.
 
-    Raises LedgerMissing, LedgerNewer and LedgerDamaged.
+    Raise LedgerMissing, LedgerNewer and LedgerDamaged.
     """
     path = real(path)
     if not exists(path):
@@ -222,7 +222,7 @@ def open_beside(path: Path, *, writable: bool = False) -> Database:
 
 
 def is_held(path: Path) -> bool:
-    """Return whether a process holds the ledger's lock; create nothing. Raises LedgerError if it cannot be read."""
+    """Return whether a process holds the ledger's lock; create nothing. Raise LedgerError if it cannot be read."""
     fd = _lock_to_read(path)
     if fd is None:
         return False
@@ -257,7 +257,7 @@ def hold_by_hand(path: Path, boundary: str) -> int:
     """Lock the byte that shows other processes that this process sends the attempt; return its descriptor.
 
     The lock is one byte of the ledger's lock file; its offset is derived from the attempt's boundary. The lock belongs
-    to the open file, not to the process, and ends with the process, however the process ends. Raises LedgerError.
+    to the open file, not to the process, and ends with the process, however the process ends. Raise LedgerError.
     """
     try:
         fd = _lock_to_write(real(path))
@@ -276,7 +276,7 @@ def hold_by_hand(path: Path, boundary: str) -> int:
 def is_sent_by_hand(path: Path, boundary: str) -> bool:
     """Return whether a process that sends the attempt by hand still runs.
 
-    Raises LedgerError if the lock is unreadable.
+    Raise LedgerError if the lock is unreadable.
     """
     fd = _lock_to_read(path)
     if fd is None:
@@ -308,7 +308,7 @@ def _lock_path(path: Path) -> Path:
 
 
 def _lock_to_read(path: Path) -> int | None:
-    """Open the lock file; return None if there is none. Raises LedgerError."""
+    """Open the lock file; return None if there is none. Raise LedgerError."""
     try:
         return os.open(_lock_path(real(path)), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -320,7 +320,7 @@ def _lock_to_read(path: Path) -> int | None:
 
 
 def _lock_to_write(path: Path) -> int:
-    """Open the lock file, and create it if there is none. Raises OSError."""
+    """Open the lock file, and create it if there is none. Raise OSError."""
     fd = make(_lock_path(path), path)
     return os.open(_lock_path(path), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK) if fd is None else fd
 

@@ -1,6 +1,6 @@
 """Find equal content for a file: a version that has an asset or may have one, or an asset that no row owns.
 
-Reads only. What to do with the result is left to `sync.upload.prepare`, recording it to `queue`.
+Reads only. What to do with the result is left to `sync.upload.dedupe`, recording it to `queue`.
 """
 
 from typing import NamedTuple

@@ -121,7 +121,7 @@ def was_ledger(path: Path) -> bool:
 def set_aside(path: Path, found: str) -> LedgerDamaged:
     """Rename the file and its log, and return the error that reports it; the caller holds the lock.
 
-    Raises LedgerError if the file cannot be renamed.
+    Raise LedgerError if the file cannot be renamed.
     """
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     ends = chain([""], (f"-{number}" for number in count(2)))

@@ -94,7 +94,7 @@ def expect_file(path: Path) -> None:
 
 
 def make(path: Path, ledger: Path) -> int | None:
-    """Create and open a file of a ledger, for its owner only; return None if the path exists. Raises OSError."""
+    """Create and open a file of a ledger, for its owner only; return None if the path exists. Raise OSError."""
     owner = ledger.stat() if ledger.exists() else ledger.parent.stat()
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -130,7 +130,7 @@ def without_room(path: Path) -> str | None:
 
 
 def header(path: Path, length: int) -> bytes:
-    """Return the first bytes of a database that SQLite cannot read. Raises OSError.
+    """Return the first bytes of a database that SQLite cannot read. Raise OSError.
 
     The descriptor stays open until the process ends, one for each file: closing it would drop SQLite's locks.
     """
@@ -150,7 +150,7 @@ class Guard:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the database; create it for its owner only if it is absent. Raises OSError."""
+        """Open the database; create it for its owner only if it is absent. Raise OSError."""
         # Create it with its final owner and mode: SQLite copies those of the main file to its side files.
         fd = make(path, path)
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC) if fd is None else fd
@@ -168,7 +168,7 @@ class Guard:
         self._detached: LedgerDetached | None = None
 
     def hold(self, *, has_log: bool) -> None:
-        """Take the lock and remember which files the writing connection has open. Raises LedgerDetached.
+        """Take the lock and remember which files the writing connection has open. Raise LedgerDetached.
 
         `has_log`: the connection is in WAL mode, so it has opened the log.
         """
@@ -243,7 +243,7 @@ class Epoch:
         self._path = ledger.with_name(ledger.name + SUFFIX)
 
     def read(self) -> int | None:
-        """Return the number; None if there is no file. Raises LedgerError if the file holds no number."""
+        """Return the number; None if there is no file. Raise LedgerError if the file holds no number."""
         try:
             digits = _read(self._path, _DIGITS + 2).strip()
         except FileNotFoundError:

@@ -31,7 +31,7 @@ LISTED = "mappings_listed"
 
 
 def fact(store: "Database", name: str) -> str | None:
-    """Return one fact; None if it was never written. Raises LedgerError."""
+    """Return one fact; None if it was never written. Raise LedgerError."""
     value: str | None = store.value("SELECT value FROM facts WHERE name = ?", name)
     return value
 
@@ -45,13 +45,13 @@ def set_fact(conn: sqlite3.Connection, name: str, value: str | None) -> None:
 
 
 def claim_owner(conn: sqlite3.Connection, path: Path, site: str) -> None:
-    """Check, in a transaction, that the site owns the ledger, or make it the owner. Raises LedgerOfAnother."""
+    """Check, in a transaction, that the site owns the ledger, or make it the owner. Raise LedgerOfAnother."""
     if not expect_owner(conn, path, site):
         set_fact(conn, SITE, site)
 
 
 def expect_owner(conn: sqlite3.Connection, path: Path, site: str) -> bool:
-    """Check that the site owns the ledger; return False if no site does yet. Raises LedgerOfAnother, sqlite3.Error."""
+    """Check that the site owns the ledger; return False if no site does yet. Raise LedgerOfAnother, sqlite3.Error."""
     row = conn.execute("SELECT value FROM facts WHERE name = ?", (SITE,)).fetchone()
     owner = None if row is None else row[0]
     if owner not in (None, site):

@@ -165,7 +165,7 @@ class Queue:
         return self._store.write(work)
 
     def begin(self, intent: Intent, now: float) -> int:
-        """Commit the attempt and return its id; the body may leave once this returns. Raises NameBusy, Outdated."""
+        """Commit the attempt and return its id; the body may leave once this returns. Raise NameBusy, Outdated."""
         return self.submit_begin(intent, now).result()
 
     def submit_begin(self, intent: Intent, now: float) -> Pending[int]:

@@ -368,7 +368,7 @@ class LedgerView:
         self.store.close()
 
 
-def view_ledger(path: Path, *, site: str | None = None) -> LedgerView:
+def view_ledger(path: Path, *, site: str) -> LedgerView:
     """Open a ledger beside its holder, to read it; creates nothing. Raises as `store_beside` does."""
     return LedgerView(store_beside(path, site=site))
 

@@ -212,7 +212,7 @@ def move(
 ) -> State:
     """Apply `event` to a row that `standing` read in this transaction; return the state after it.
 
-    `open_attempt`: whether an attempt is open after the event. Raises IllegalTransition, and changes nothing, if the
+    `open_attempt`: whether an attempt is open after the event. Raise IllegalTransition, and changes nothing, if the
     table of states does not allow the event.
     """
     before = State(row["state"])

@@ -4,7 +4,7 @@ Comparing the tree with these rows is left to `sync.intake`.
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX
@@ -17,9 +17,9 @@ from assetsync.model import FileStat, State, Wanted
 _PAGE = 5000
 _OF_A_FOLDER = b"/" + FOLDER_SIDECAR
 _FIRST_PAGE = 100
-# _AFTER_ALL sorts after every path: the kernel limits a path to 4,096 bytes.
 _FOLDERS_LEFT_OUT = 100
 _AFTER_ALL = b"\xff" * 5000
+"""Sorts after every path: the kernel limits a path to 4,096 bytes."""
 
 
 class Known(NamedTuple):
@@ -133,19 +133,18 @@ class Intake:
         """Delete a version if none of its bytes was ever sent."""
         self._store.write(lambda conn: _forget_unsent(conn, file_id))
 
-    def unwanted(self, rows: Iterable[tuple[int, bytes]], event: Event, now: float) -> None:
+    def unwanted(self, rows: Sequence[tuple[int, bytes]], event: Event, now: float) -> None:
         """Record for each (row id, path) that the path is gone (VANISHED) or no longer mapped (UNMAPPED).
 
         A row that belongs to another path by now, because its file was moved, is skipped.
         """
-        known = list(rows)
 
         def work(conn: sqlite3.Connection) -> None:
-            for file_id, path in known:
+            for file_id, path in rows:
                 if _current_id(conn, path) == file_id:
                     apply(conn, file_id, event, now)
 
-        if known:
+        if rows:
             self._store.write(work)
 
     def remap(self, file_id: int, destfolderid: str) -> None:
@@ -212,7 +211,7 @@ class Intake:
         rows = self._store.rows(sql, path, stat.size, stat.mtime_ns)
         return any(row[0] == Wanted.UNMAPPED for row in rows) and all(folder not in (row[1], row[2]) for row in rows)
 
-    def has_assets(self, mapping: bytes, destfolderid: str | None, apart_from: str) -> bool:
+    def has_assets(self, mapping: bytes, destfolderid: str, apart_from: str) -> bool:
         """Return whether files below a mapping were sent to `destfolderid` and have assets outside `apart_from`."""
         low, high = (mapping + b"/", mapping + b"0") if mapping else (b"", b"\xff" * 8)
         sql = (

@@ -134,7 +134,7 @@ class Command:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __call__(self, notice: Notice) -> None:
-        """Run the program. Raises Undelivered if it cannot be run, fails or takes too long."""
+        """Run the program. Raise Undelivered if it cannot be run, fails or takes too long."""
         subject = {"ASSETSYNC_SITE": notice.site, "ASSETSYNC_EVENT": str(notice.kind)}
         try:
             process = subprocess.Popen(  # noqa: S603 - the configuration's own words, and no shell

@@ -13,7 +13,6 @@ from pydantic import SecretStr
 
 from assetsync.app import Site
 from assetsync.config.models import SiteConfig
-from assetsync.core.names import printable
 from assetsync.core.notices import AT_ONCE, DELAYS, KEPT, Delays, Kind, Notice, NoticeTracker, Problem
 from assetsync.errors import LedgerDamaged, LedgerError, ServiceError
 from assetsync.ledger.assets import INDEX_STOPPED
@@ -25,7 +24,7 @@ from assetsync.model import Clock
 from assetsync.notify.channel import Channel, Command, Undelivered, encoded
 from assetsync.service.webhook import Webhook
 from assetsync.sync.upload.limits import Pause
-from assetsync.text import runnable
+from assetsync.text import printable, runnable
 
 log = structlog.get_logger(__name__)
 
@@ -33,7 +32,7 @@ log = structlog.get_logger(__name__)
 def current_problems(
     ledger: Ledger, pause: Pause | None, waiting: str | None, reported: Collection[str], now: float
 ) -> list[Problem]:
-    """Return the current state of each kind that can be read at `now` (seconds since the epoch). Raises LedgerDamaged.
+    """Return the current state of each kind that can be read at `now` (seconds since the epoch). Raise LedgerDamaged.
 
     `pause` is the circuit breaker's, `waiting` the reason why a loop waits for the ledger's disk, `reported` holds the
     keys of the blocked files that were reported.
@@ -118,7 +117,7 @@ Receiver = Callable[[Notice], None]
 
 
 def receivers(config: SiteConfig, environ: Mapping[str, str]) -> dict[str, Receiver]:
-    """Return the configured receivers, by their keys below `notify`. Raises ConfigError."""
+    """Return the configured receivers, by their keys below `notify`. Raise ConfigError."""
     found: dict[str, Receiver] = {}
     if config.notify.webhook is not None:
         # Hide a webhook's address, which a traceback may contain: anyone who knows its path may post there.
@@ -150,7 +149,7 @@ class Notifications:
     def __init__(
         self, config: SiteConfig, environ: Mapping[str, str], clock: Clock, failed: Callable[[BaseException], None]
     ) -> None:
-        """Start the threads, whose unexpected exceptions go to `failed`. Raises ConfigError."""
+        """Start the threads, whose unexpected exceptions go to `failed`. Raise ConfigError."""
         self._clock = clock
         self._tracker = NoticeTracker(config.site)
         found = receivers(config, environ)
@@ -166,13 +165,13 @@ class Notifications:
         return bool(self._channels)
 
     def attach(self, ledger: Ledger, look: Look) -> None:
-        """Take up what earlier processes reported; `step` reports what `look` returns. Raises LedgerError."""
+        """Take up what earlier processes reported; `step` reports what `look` returns. Raise LedgerError."""
         self._saved = ledger.reports.fact(_REPORTED) or "{}"
         self._tracker.load(self._saved)
         self._ledger, self._look = ledger, look
 
     def step(self, delays: Delays = DELAYS) -> float:
-        """Read the problems, send due notices and return the seconds until the next step. Raises LedgerDamaged."""
+        """Read the problems, send due notices and return the seconds until the next step. Raise LedgerDamaged."""
         self._report(self._look(self._tracker.keys(Kind.BLOCKED)), delays)
         self.save()
         return _EVERY
@@ -195,7 +194,7 @@ class Notifications:
                 channel.post(notice)
 
     def save(self) -> None:
-        """Record the reported problems, if every notice was delivered or given up. Raises LedgerDamaged.
+        """Record the reported problems, if every notice was delivered or given up. Raise LedgerDamaged.
 
         If the ledger cannot be written, the next call retries.
         """
@@ -214,7 +213,7 @@ class Notifications:
     def close(self, patience: float) -> None:
         """Deliver the waiting notices within `patience` seconds, and record them if none is left.
 
-        A program of `notify.channel` that still runs then is killed. A second call does nothing. Raises LedgerDamaged.
+        A program of `notify.channel` that still runs then is killed. A second call does nothing. Raise LedgerDamaged.
         """
         channels, self._channels = self._channels, []
         until = time.monotonic() + patience

@@ -105,7 +105,7 @@ def report_of(
 
 
 def dry_run(site: Site, planned: Callable[[Planned], None] | None = None) -> Report:
-    """Return what a run would do; change nothing. Raises RootMissing for a new site without its root.
+    """Return what a run would do; change nothing. Raise RootMissing for a new site without its root.
 
     `planned` is called with each file that a run would send, block or no longer find.
 

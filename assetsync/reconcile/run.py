@@ -64,7 +64,7 @@ class Reconciler:
     def run(self) -> Report:
         """Run all phases and return the result.
 
-        Raises RootMissing for a new site without its root, LedgerError, and the error that ended a worker.
+        Raise RootMissing for a new site without its root, LedgerError, and the error that ended a worker.
         """
         started = self._clock.steady()
         self._site.begin()
@@ -136,7 +136,7 @@ class Reconciler:
         """Resolve doubts, index and verify while files are uploaded, until the run is over."""
         total = self._ledger.queue.counts(self._clock.now())[0]
         self._progress.phase("upload", total)
-        while not self._done.is_set() and not self._stopped():
+        while self._goes_on():
             idle = self._site.uploads.selection.is_idle()
             self._tell()
             if self._sending and idle:

@@ -132,7 +132,7 @@ def _temporary() -> AbstractContextManager[str]:
         return tempfile.TemporaryDirectory(prefix="assetsync-sandbox-")
     except OSError as exc:
         raise UsageError(
-            f"The sandbox has no room for its data ({exc.strerror})", hint="give a folder for it, or see to $TMPDIR"
+            f"The sandbox has no room for its data ({exc.strerror})", hint="name a folder for it, or set $TMPDIR"
         ) from exc
 
 

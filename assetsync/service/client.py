@@ -1,4 +1,4 @@
-"""Sends the three operations over HTTP and reads their answers.
+"""Send the three operations over HTTP and read their answers.
 
 It decides nothing: `uploads` posts files, `records` reads search answers, and `index` reads index answers. Requests use
 no environment variables, redirects or cookies. They go directly to the transport, which also keeps addresses out of
@@ -52,7 +52,6 @@ class HttpService:
         self._redaction = Redaction(self._key)
         self._verb: Verb = "POST"
         self._verb_known = False
-        self._by_proxy = settings.proxy is not None
         search_url = checked_url("service.base_url", settings.base_url).rstrip("/") + SEARCH_PATH
         self._search_url = httpx.URL(search_url)
         self._longest_answer = settings.read_timeout
@@ -73,14 +72,14 @@ class HttpService:
 
     def connection(self) -> HttpConnection | None:
         """Return a connection for a coroutine of the running event loop, for small files; None through a proxy."""
-        return None if self._by_proxy else self._uploads.connection()
+        return None if self._uploads.by_proxy else self._uploads.connection()
 
     @contextmanager
     def search(self, request: SearchRequest, wire: Wire = "row") -> Iterator[RecordStream]:
         """Open one search (interface section 4.1); its rows are read as a stream inside the block.
 
         Every output format yields the same records. The `column` and `wddx` formats are read whole, with a limit.
-        Raises UsageError for invalid parameters, and the errors of `model.Service.search`.
+        Raise UsageError for invalid parameters, and the errors of `model.Service.search`.
         """
         call = search_call(request, wire)
         with self._either(lambda verb: self._open_search(call, verb)) as stream:
@@ -97,7 +96,7 @@ class HttpService:
     def index(self, assetids: Sequence[str]) -> str:
         """Request indexing (interface section 4.2) of these ids, or of everything with the single id `all`.
 
-        Return the service's message. Raises UsageError for an empty list or an invalid id, and the errors of
+        Return the service's message. Raise UsageError for an empty list or an invalid id, and the errors of
         `model.Service.index`.
         """
         call = index_call(assetids)
@@ -146,7 +145,7 @@ class HttpService:
     def _call(self, call: Call, verb: Verb) -> Iterator[httpx.Response]:
         """Post a form with the key in its body, method and switches in the address; by GET all are in the address.
 
-        Raises ServiceUnreachable without an answer, BadAnswer for a redirect or a status of 400 or more.
+        Raise ServiceUnreachable without an answer, BadAnswer for a redirect or a status of 400 or more.
         """
         query, headers, form = list(call.query), HEADERS, None
         if verb == "GET":
@@ -160,9 +159,9 @@ class HttpService:
                 httpx.Request(verb, url, headers=headers, content=form, extensions=self._transport.extensions)
             )
         except TRANSPORT_ERRORS as exc:
-            raise unreachable(exc, url, proxy=self._by_proxy) from exc
+            raise unreachable(exc, url, proxy=self._uploads.by_proxy) from exc
         try:
-            # Raise BadAnswer for a redirect or a status of 400 or more; other statuses mean nothing (observed).
+            # Other statuses mean nothing (observed).
             status = response.status_code
             if status >= _HTTP_ERROR:
                 raise BadAnswer(
@@ -207,7 +206,7 @@ def _type_of(response: httpx.Response) -> str:
 def _chunks(response: httpx.Response, patience: float) -> Iterator[bytes]:
     """Yield an answer's bytes as they arrive, and translate the transport's errors.
 
-    Raises BadAnswer for an answer longer than STREAM_LIMIT, and ServiceUnreachable for an answer that arrives too
+    Raise BadAnswer for an answer longer than STREAM_LIMIT, and ServiceUnreachable for an answer that arrives too
     slowly. Only seconds spent waiting for the answer count, not the consumer's time between chunks.
     """
     length = 0

@@ -1,4 +1,4 @@
-"""Translates failed requests and error answers into the errors of `assetsync.errors`, with messages for people.
+"""Translate failed requests and error answers into the errors of `assetsync.errors`, with messages for people.
 
 Messages name only host and port of an address. `client` and `records` detect the failures and raise the errors.
 """
@@ -38,7 +38,7 @@ def unreachable(exc: Exception, url: httpx.URL, *, proxy: bool = False) -> Servi
             f"the TLS certificate of {where} is not trusted", hint="name its authority's file as service.ca_file"
         )
     if isinstance(exc, httpx.ConnectError) and any(isinstance(cause, ssl.SSLError) for cause in causes):
-        return ServiceUnreachable(f"no TLS connection with {where} came about", hint="check scheme and port")
+        return ServiceUnreachable(f"a TLS connection with {where} failed", hint="check scheme and port")
     if proxy and isinstance(exc, httpx.ConnectError | httpx.ConnectTimeout):
         return ServiceUnreachable(f"the proxy gave no connection to {where}", hint="check service.proxy")
     if isinstance(exc, UnicodeError) or any(isinstance(cause, socket.gaierror) for cause in causes):

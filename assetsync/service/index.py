@@ -1,4 +1,4 @@
-"""Splits ids into calls of searchIndex (interface section 4.2) and reads the answers.
+"""Split ids into calls of searchIndex (interface section 4.2) and read the answers.
 
 An answer is not always JSON: the documented sample is not. `client` sends the calls; `sync.readback.indexer` decides
 when they are due.
@@ -29,7 +29,7 @@ _MESSAGE = re.compile(r"""(?<![A-Za-z0-9_])["']?message["']?""" + _VALUE, re.IGN
 def batches(assetids: Iterable[str]) -> Iterator[list[str]]:
     """Yield the ids without repetitions, in their order, as lists that fit into one call.
 
-    Raises UsageError for an invalid id. `all` is invalid, because it would rebuild the whole index.
+    Raise UsageError for an invalid id. `all` is invalid, because it would rebuild the whole index.
     """
     batch: list[str] = []
     length = 0
@@ -48,7 +48,7 @@ def read_index_answer(content_type: str, body: bytes) -> tuple[str, str]:
     """Return the result code and the message as texts, however they are quoted.
 
     Code "0" means only that the call was accepted (observed: also for unknown ids, and while the database is down).
-    Raises KeyRefused for a refused key, BadAnswer for an answer that is not in the interface's form, and ServiceRefused
+    Raise KeyRefused for a refused key, BadAnswer for an answer that is not in the interface's form, and ServiceRefused
     for an error answer without a result code.
     """
     text = body.decode(charset_of(content_type), "replace").strip()

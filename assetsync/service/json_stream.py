@@ -1,4 +1,4 @@
-"""Decodes and scans one JSON answer value by value, in a sliding window that never holds the whole text.
+"""Decode and scan one JSON answer value by value, in a sliding window that never holds the whole text.
 
 `records` interprets the values.
 """

@@ -1,4 +1,4 @@
-"""Encodes the form of one upload, and iterates over its body while it tracks how much has left.
+"""Encode the form of one upload, and iterate over its body while it tracks how much has left.
 
 The module does no I/O: the `Body` reads and checks the file, and `client` sends the bytes. Order and form of the fields
 come from the interface (section 4.3). The framing is strict because each of these hangs a thread of the service
@@ -54,7 +54,7 @@ def frame(request: UploadRequest, api_key: str, size: int, *, credential: Creden
     """Return the form for a file of `size` bytes (interface section 4.3): fields first, the file last.
 
     With `sessiontoken`, the four parameters of the file-only form go into the URL, and all others become form fields.
-    Raises UsageError for a request that no form can carry.
+    Raise UsageError for a request that no form can carry.
     """
     if not _TOKEN.fullmatch(request.boundary):
         raise UsageError("a boundary of this form cannot be sent", hint="use 1 to 70 letters, digits, - and _")
@@ -80,7 +80,7 @@ def parameters(
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Return the parameters of an upload in their order: those for the URL, and those for the form.
 
-    Raises UsageError if the name of a metadata field cannot be sent.
+    Raise UsageError if the name of a metadata field cannot be sent.
     """
     options = request.options
     leading = [
@@ -181,7 +181,7 @@ class Sending:
     def _take(self) -> bytes:
         """Return one chunk of the file; the last chunk only after the Body has ended.
 
-        Raises FileChanged if the Body is longer or shorter than the framed size.
+        Raise FileChanged if the Body is longer or shorter than the framed size.
         """
         size = self._framed.size
         chunk = next((chunk for chunk in self._chunks if chunk), b"")

@@ -1,4 +1,4 @@
-"""Reads all rows of a search, however the service interprets `startrow` and `maxrows`.
+"""Read all rows of a search, however the service interprets `startrow` and `maxrows`.
 
 The interface documents paging by row (section 4.1). Observed: searches in the database ignore both parameters and
 return all rows at once; `maxrows` applies to each kind of asset; some releases take `startrow` for a page number; an
@@ -38,7 +38,7 @@ def every(search: Search, request: SearchRequest, *, size: int = PAGE, most: int
 
     `size` is the number of rows per request; a size below 12 is raised to 12. Memory holds the ids of a few pages. The
     iteration ends with an empty page, with the second page in a row without a new asset, or earlier if the first two
-    answers show that nothing more follows. Raises BadAnswer after `most` assets, so that it ends with any service,
+    answers show that nothing more follows. Raise BadAnswer after `most` assets, so that it ends with any service,
     UsageError if the request sets `startrow` or `maxrows`, and the errors of `search`.
     """
     with closing(_every(search, request, size)) as assets:

@@ -1,4 +1,4 @@
-"""Reads search answers as a stream of assets; memory does not grow with the number of rows.
+"""Read search answers as a stream of assets; memory does not grow with the number of rows.
 
 It reads the formats of interface section 4.1: rows and JSONP as a stream, columns and WDDX whole and with a limit. It
 raises error answers as errors. `client` supplies the bytes and `json_stream` scans JSON values.
@@ -22,7 +22,7 @@ from assetsync.text import decoded
 def read_wddx(page: str) -> tuple[list[object], list[object]]:
     """Return the names and the columns (a list of values each) of a packet's record set.
 
-    Raises BadAnswer for an unsound packet, KeyRefused or ServiceRefused for a packet that reports an error.
+    Raise BadAnswer for an unsound packet, KeyRefused or ServiceRefused for a packet that reports an error.
     """
     if "xmlns" in page:
         # The parser stores the namespace with every name, so a long namespace in a long answer would fill the memory.
@@ -98,11 +98,10 @@ class RowReader:
     """A reader for the rows of one answer.
 
     `names` are the answer's columns (interface section 2); `secrets` are redacted in names and kinds. A row without a
-    readable asset is counted in `unreadable` and skipped, because one bad name must not hide a whole folder.
+    readable asset is skipped, because one bad name must not hide a whole folder.
     """
 
     def __init__(self, names: Sequence[object], secrets: Sequence[str] = ()) -> None:
-        self.unreadable = 0
         self._secrets = tuple(secrets)
         # Lower case on one database, upper case on another (observed).
         self.names = tuple(name.lower() if isinstance(name, str) else "" for name in names)
@@ -116,10 +115,9 @@ class RowReader:
     def read(self, row: object) -> Asset | None:
         """Return the asset of one row, None for an unreadable row.
 
-        Raises KeyRefused or ServiceRefused for an error row, BadAnswer for rows without an id column.
+        Raise KeyRefused or ServiceRefused for an error row, BadAnswer for rows without an id column.
         """
         if not isinstance(row, list) or len(row) != self._width:
-            self.unreadable += 1
             return None
         # Fast comparisons come before the tolerant parsing, because one answer may hold 100,000 rows.
         columns = Columns(self._at, row)
@@ -134,7 +132,6 @@ class RowReader:
         if not isinstance(assetid, str) or not _is_sound_id(assetid) or self._hidden(assetid) is not assetid:
             if "id" not in columns:
                 raise refusal_in(columns) or BadAnswer("the search answer has rows without ids")
-            self.unreadable += 1
             return None
         size = _size(size_text)
         return Asset(
@@ -217,11 +214,6 @@ class RecordStream:
     def begin(self) -> None:
         """Read up to the first row, so that an unusable answer raises before the caller uses the stream."""
         self._first = next(self._assets, None)
-
-    @property
-    def unreadable(self) -> int:
-        """The number of unreadable rows so far."""
-        return self._reader.unreadable if self._reader else 0
 
     @property
     def columns(self) -> tuple[str, ...]:

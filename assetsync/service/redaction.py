@@ -1,4 +1,4 @@
-"""Redacts the API key in answers of the service, which may quote the key, URL-encode it or return it as an asset id.
+"""Redact the API key in answers of the service, which may quote the key, URL-encode it or return it as an asset id.
 
 The module does no I/O. Outcomes, messages, raw answers and the fields of assets are redacted before they leave the
 package, because parts that do not know the key show them, log them or write them into the ledger. `Asset.columns` is

@@ -1,4 +1,4 @@
-"""Checks the parameters of searchassets (interface section 4.1) and encodes the calls of both search operations.
+"""Check the parameters of searchassets (interface section 4.1) and encode the calls of both search operations.
 
 The module does no I/O: it turns a SearchRequest or a list of ids into a `Call`, and builds the entries for
 `searchfor`: queries in the index's syntax (section 4.1.1), and LIKE patterns for searches in the database. `client`
@@ -278,7 +278,7 @@ def search_call(request: SearchRequest, wire: Wire = "row") -> Call:
 def index_call(assetids: Sequence[str]) -> Call:
     """Return the call that requests indexing of these ids, or of everything with the single word `all`.
 
-    Raises UsageError for an empty list and for an invalid id, such as `all` among other ids.
+    Raise UsageError for an empty list and for an invalid id, such as `all` among other ids.
     """
     if not assetids:
         raise UsageError("no ids to index", hint="give at least one asset id")

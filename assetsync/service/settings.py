@@ -1,4 +1,4 @@
-"""Holds and checks the client's settings before the first request: addresses, key, TLS and time limits.
+"""Hold and check the client's settings before the first request: addresses, key, TLS and time limits.
 
 The configuration reads the values from file, environment or credential.
 """
@@ -46,7 +46,7 @@ class RawAnswer:
 def checked_url(key: str, url: str) -> str:
     """Return the address unchanged if requests can be sent to it.
 
-    `key` is its place in the configuration. Raises ConfigError, which does not quote the address, because it may
+    `key` is its place in the configuration. Raise ConfigError, which does not quote the address, because it may
     contain a key.
     """
     try:
@@ -56,14 +56,14 @@ def checked_url(key: str, url: str) -> str:
     except ValueError:
         sound = False
     if not sound:
-        raise ConfigError(key, [f"{key} is not an address: write http:// or https://, a host and a path"])
+        raise ConfigError([f"{key} is not an address: write http:// or https://, a host and a path"])
     return url
 
 
 def tls_context(settings: ServiceSettings) -> ssl.SSLContext:
     """Return the TLS context, which trusts the system's authorities, or those of `ca_file` alone.
 
-    Raises ConfigError for an unusable file.
+    Raise ConfigError for an unusable file.
     """
     if settings.ca_file is None:
         urls = (settings.base_url, settings.upload_url, settings.proxy or "")
@@ -80,7 +80,7 @@ def tls_context(settings: ServiceSettings) -> ssl.SSLContext:
 def unusable_ca_file(ca_file: str, exc: Exception) -> ConfigError:
     """Return the error for a file of authorities that cannot be used, with the reason."""
     problem = f"service.ca_file: {ca_file} cannot be used as a file of certificates ({exc}): name a PEM file"
-    return ConfigError("service.ca_file", [problem])
+    return ConfigError([problem])
 
 
 def retry_after_seconds(header: str | None) -> float | None:

@@ -1,4 +1,4 @@
-"""A transport for httpx that waits for no part of an answer for ever, and that another thread can close.
+"""A transport for httpx that limits the wait for each part of an answer, and that another thread can close.
 
 httpx's own time-outs begin anew with each byte: an answer that drips would never end. No connection is used twice,
 because a service may close a connection that it has kept just when it is used again, which would cost a doubt.
@@ -23,7 +23,7 @@ class Transport(httpx.HTTPTransport):
     """Connections for requests of any thread; no environment, no redirects, no cookies."""
 
     def __init__(self, settings: ServiceSettings, context: ssl.SSLContext | None = None) -> None:
-        """Open no connection yet; `context` replaces that of the settings. Raises ConfigError for unusable settings."""
+        """Open no connection yet; `context` replaces that of the settings. Raise ConfigError for unusable settings."""
         context = context or tls_context(settings)
         context.set_alpn_protocols(["http/1.1"])
         self._backend = _Backend(settings.read_timeout)

@@ -38,7 +38,7 @@ class Answer:
 
 
 def text_of_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Return headers by their names in small letters; the values of one that came several times are joined."""
+    """Return the headers by lower-case name; the values of a repeated header are joined."""
     found: dict[str, str] = {}
     for name, value in headers:
         key, text = name.decode("latin-1").lower(), _text(value)
@@ -151,7 +151,7 @@ class _Connection(asyncio.Protocol):
         self._wire = wire
         self._failure: Exception | None = None
         self._requests = 0
-        # What comes before the first request was sent is the beginning of its answer: a refusal of all requests, say.
+        # Bytes that arrive before the first request begin its answer: the service may refuse every request.
         self._expect_answer()
         self._waiter: asyncio.Future[None] | None = None
         self._until = 0.0
@@ -185,7 +185,7 @@ class _Connection(asyncio.Protocol):
         return is_clear and self._has_sent_all and self._may_be_followed and self._failure is None
 
     def may_be_used(self) -> bool:
-        """Return whether nothing has come since the last answer, and it is not long ago."""
+        """Return whether the last answer is recent and nothing has arrived since."""
         transport = self._transport
         if transport is None or transport.is_closing() or not self._may_be_followed:
             return False
@@ -242,7 +242,7 @@ class _Connection(asyncio.Protocol):
             return
         unsent = sum(each.get_write_buffer_size() for each in {transport, wire})
         if 0 < unsent < self._unsent:
-            # A piece that leaves slowly does leave.
+            # Some bytes left: start the time limit again.
             self._until = self._loop.time() + self._patience
         self._unsent = unsent
         if not unsent:
@@ -296,8 +296,8 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         assert self._wire is not None
-        # Acknowledge at once. The other side may hold back until then what it sends without having been asked; behind
-        # the next request it would be taken for the answer to that.
+        # Acknowledge at once. Until then the other side may hold back unrequested bytes, which would be
+        # read as the answer to the next request.
         with suppress(OSError):
             self._wire.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         self._take(data)
@@ -314,7 +314,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None and not self._is_over:
-            # A write or a read has failed. What has come before is still there.
+            # Bytes that arrived before the failure can still be read.
             self._read_rest()
         self._fail(httpx.ReadError(str(exc or "the connection was closed")))
         self._may_be_followed = False
@@ -333,7 +333,7 @@ class _Connection(asyncio.Protocol):
 
     def _take(self, data: bytes) -> None:
         if self._is_whole:
-            # Nobody has asked for it.
+            # These bytes answer no request.
             self._may_be_followed = False
             return
         known = len(self._body)
@@ -375,10 +375,10 @@ class _Connection(asyncio.Protocol):
         status = self._parser.get_status_code()
         if status >= _FIRST_FINAL or status == _SWITCHING:
             self._answer.status = status
-            # The whole body, too, has so long and no longer.
+            # The whole body must arrive within the same time.
             self._wait_for(self._patience)
         elif any(name.lower() in _LENGTHS for name, _value in self._answer.headers):
-            raise httpx.RemoteProtocolError("what only announces an answer has a body")
+            raise httpx.RemoteProtocolError("an interim answer has a body")
         else:
             self._answer.headers.clear()
 

@@ -1,4 +1,4 @@
-"""Posts files (interface section 4.3): by httpx from any thread, or over connections of an event loop.
+"""Post files (interface section 4.3): by httpx from any thread, or over connections of an event loop.
 
 `Sending` determines how much has left, `core.outcome` what an answer means.
 """

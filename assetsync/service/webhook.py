@@ -49,7 +49,7 @@ class Webhook:
     def post(self, body: bytes) -> int:
         """Post one JSON object and return the status of the answer.
 
-        Raises ServiceUnreachable, and BadAnswer for any status but 2xx.
+        Raise ServiceUnreachable, and BadAnswer for any status but 2xx.
         """
         transport = Transport(self._settings, self._context)
         try:

@@ -79,7 +79,7 @@ class Board:
         """Return the status of the site, cached for at least a second, and longer if the ledger is slow to read.
 
         If another thread reads it for longer than `patience` seconds, return the cached status, but only for a minute:
-        while the disk hangs, an old status must not report for hours that all is well. Raises LedgerError.
+        while the disk hangs, an old status must not report for hours that all is well. Raise LedgerError.
         """
         if not self._lock.acquire(timeout=patience):
             if self._kept is None or self._clock.steady() - self._kept_until > _STALE:

@@ -85,7 +85,7 @@ def _urgency(standing: Standing) -> str:
     rest = ", ".join([*going, *lies])
     if pause is not None:
         paused = _paused(standing, pause)
-        rest = f"{paused[0].upper()}{paused[1:]}; {rest}" if rest else f"{paused[0].upper()}{paused[1:]}"
+        rest = "; ".join(filter(None, (paused[0].upper() + paused[1:], rest)))
     if needs:
         return f"Action needed: {', '.join(needs)}." + (f" {rest}." if rest else "")
     if pause is not None:

@@ -8,7 +8,6 @@ left to `board`.
 """
 
 import contextlib
-import ipaddress
 import re
 import socket
 import socketserver
@@ -22,7 +21,7 @@ from typing import Any
 
 import structlog
 
-from assetsync.config.values import Listen
+from assetsync.config.values import Listen, is_loopback
 from assetsync.errors import LedgerError
 from assetsync.status.board import Reply
 
@@ -47,7 +46,7 @@ class Hosts:
     def __init__(self, listen: str) -> None:
         self._names = {*_LOCAL, listen.casefold()}
         self._own: str | None = None
-        if not _is_loopback(listen):
+        if not is_loopback(listen):
             own = socket.gethostname().casefold()
             self._own = own.partition(".")[0]
             self._names |= {own, self._own, f"{own}.local"}
@@ -66,13 +65,6 @@ class Hosts:
         # Look the full name up only if it may match: a name server that is down blocks the look-up for seconds. The
         # same name in another domain may be another machine's.
         return name.partition(".")[0] == self._own and name == socket.getfqdn().casefold()
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.casefold() == "localhost"
 
 
 class Server:
@@ -237,7 +229,7 @@ class _Handler(BaseHTTPRequestHandler):
         if code == HTTPStatus.NOT_IMPLEMENTED:
             self._send(_sentence(HTTPStatus.METHOD_NOT_ALLOWED, "this page is only read: GET or HEAD"))
             return
-        self._send(_sentence(HTTPStatus(code), "this is no request that can be answered"))
+        self._send(_sentence(HTTPStatus(code), "this request cannot be answered"))
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is http.server's
         """Log nothing: a page that refreshes itself would fill the journal."""
@@ -251,7 +243,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _reply(self) -> Reply:
         local = str(self.connection.getsockname()[0])
         if not self.server.hosts.accept(self.headers.get_all("Host", []), local):
-            text = "this host name is not mine: use this machine's address, localhost, or a name set as status.listen"
+            text = "this host name is not accepted: use the address, localhost, or the name in status.listen"
             return _sentence(HTTPStatus.MISDIRECTED_REQUEST, text)
         make = self.server.answers.get(self.path.partition("?")[0])
         if make is None:

@@ -1,7 +1,7 @@
 """Read the status of a site from the ledger into one value, without writing; what keeps it from being in sync.
 
 The form is left to others: sentences to `sentences`, JSON to `document`, the page to `page`, metrics to `metrics`.
-Values that only the running process knows come from `daemon.runtime_info`.
+Values that only the running process knows come from `RuntimeInfo` in `daemon.daemon`.
 """
 
 from dataclasses import dataclass, field
@@ -179,7 +179,7 @@ class Standing:
 
 
 def stand(config: SiteConfig, ledger: LedgerView, now: float, *, running: bool | None = None) -> Standing:
-    """Return the status of the site at `now` (seconds since the epoch). Raises LedgerError.
+    """Return the status of the site at `now` (seconds since the epoch). Raise LedgerError.
 
     Without `running`, the ledger's lock shows whether a process runs.
     """

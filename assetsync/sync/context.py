@@ -53,19 +53,19 @@ class ProgressCounts:
         """Count an upload of `size` bytes that is known to be stored."""
         with self._lock:
             c = self._counted
-            self._counted = Counted(c.uploaded + 1, c.bytes_uploaded + size, c.adopted, c.handled)
+            self._counted = c._replace(uploaded=c.uploaded + 1, bytes_uploaded=c.bytes_uploaded + size)
 
     def adopted(self) -> None:
         """Count a file that got its asset without an upload."""
         with self._lock:
             c = self._counted
-            self._counted = Counted(c.uploaded, c.bytes_uploaded, c.adopted + 1, c.handled)
+            self._counted = c._replace(adopted=c.adopted + 1)
 
     def handled(self) -> None:
         """Count a file that left the queue, whatever the result."""
         with self._lock:
             c = self._counted
-            self._counted = Counted(c.uploaded, c.bytes_uploaded, c.adopted, c.handled + 1)
+            self._counted = c._replace(handled=c.handled + 1)
 
     def shown(self) -> tuple[float, int, int]:
         """Return for a progress bar: files handled plus the sent parts of those in flight, bytes sent, bytes hashed."""

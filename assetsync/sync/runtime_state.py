@@ -48,7 +48,7 @@ class RuntimeState:
 
     def looked(self) -> None:
         """Record at once if no unsettled file is left, after files were looked at again. Raise as `note` does."""
-        if not len(self._settling):
+        if not self._settling:
             self._note_unsettled(at_once=True)
 
     def note(self) -> None:

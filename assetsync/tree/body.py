@@ -1,4 +1,4 @@
-"""Reads and hashes the bytes of one file, and never completes a body whose file changed during the upload.
+"""Read and hash the bytes of one file, and never complete a body whose file changed during the upload.
 
 A small file is read whole and checked before its first byte is yielded. For a larger file the last chunk is held back
 until the file was checked again. A thread of its own reads and hashes large files a few chunks ahead, while the chunk
@@ -120,7 +120,7 @@ class FileBody:
     def load(self) -> str | None:
         """Read a small file whole and return its MD5 before a byte is sent; return None for a large file.
 
-        A second call does not read again. Raises FileChanged, FileUnreadable.
+        A second call does not read again. Raise FileChanged, FileUnreadable.
         """
         if self.size > SMALL:
             return None
@@ -131,18 +131,14 @@ class FileBody:
             self._whole = _hexdigest(_hasher(content))
         return self._whole
 
-    def small_bytes(self) -> bytes | None:
-        """Return the whole content of a small file, None for a large file; raises the errors of `load`."""
-        self.load()
-        return self._content
-
     def chunks(self) -> Iterator[bytes]:
         """Yield the bytes once, in order: a small file as one chunk, a larger file in chunks of 1 MiB.
 
         A large file is checked before the first chunk and before the last; a small file once, after it was read. Raises
         FileChanged or FileUnreadable in place of the chunk that would have completed an unsound body.
         """
-        content = self.small_bytes()
+        self.load()
+        content = self._content
         if content is None:
             # Checked before the thread starts, so that a file that has already changed costs nothing.
             _check(self._file, self._expected, self.size)
@@ -200,7 +196,7 @@ def digest(
 ) -> str:
     """Return the MD5 of the whole file, upper-case hex; `tap` is called with the length of each chunk.
 
-    Raises FileChanged if the file is not the expected version before or after reading, FileUnreadable, and ReadStopped
+    Raise FileChanged if the file is not the expected version before or after reading, FileUnreadable, and ReadStopped
     if `stop`, which is called for every chunk, returns True.
     """
     _check(open_file, expected, expected.size)
@@ -219,7 +215,7 @@ def prefix_digests(
     """Return the MD5 of the first n bytes of file plus `tail`, for each n in `lengths`, in one pass over the file.
 
     `tail` is the closing boundary of the body in which the file was sent. Lengths beyond file and tail are missing from
-    the result. The file need not be the version that was sent: a matching prefix is proof in itself. Raises ValueError
+    the result. The file need not be the version that was sent: a matching prefix is proof in itself. Raise ValueError
     for a negative length, FileUnreadable, and ReadStopped as `digest` does.
     """
     wanted = sorted({0, *lengths})

@@ -1,4 +1,4 @@
-"""Determines the file system of a path from the kernel's table of mounts.
+"""Determine the file system of a path from the kernel's table of mounts.
 
 The kind matters for two reasons: if other machines write to a file system, this kernel sends no events for their
 changes, and the file times come from another clock. The callers that watch and settle draw the conclusions.
@@ -67,7 +67,7 @@ def is_network_filesystem(path: bytes) -> bool:
 def network_mounts(root: bytes) -> list[bytes]:
     """Return the mount points below `root`, relative to it, where others can write unseen by this kernel.
 
-    b"" is the root, if its own file system is of this kind. Raises OSError if the table cannot be read.
+    b"" is the root, if its own file system is of this kind. Raise OSError if the table cannot be read.
     """
     real = os.path.realpath(root)
     table = _table()
@@ -82,7 +82,7 @@ def network_mounts(root: bytes) -> list[bytes]:
 def file_system(fd: int) -> str:
     """Return an identifier of an open folder's file system: its file system id, if it has an id.
 
-    Otherwise return its device number, which may change with the next mount. Raises OSError.
+    Otherwise return its device number, which may change with the next mount. Raise OSError.
     """
     made = os.fstatvfs(fd).f_fsid
     return f"{made:x}" if made else f"device {os.fstat(fd).st_dev:x}"

@@ -1,4 +1,4 @@
-"""Detects with one digest that nothing directly in a folder has changed since an earlier scan.
+"""Detect with one digest that nothing directly in a folder has changed since an earlier scan.
 
 The digest covers names and facts of all regular files directly in the folder, ignored files included. A folder gets no
 digest if it has a followed link to a file, a file whose stat failed, or too many names for memory. The consumer stores
@@ -60,7 +60,7 @@ class Looks:
     def at(self, fd: int, names: Sequence[bytes]) -> bytes:
         """Return the facts of up to PIECE names in the folder open at `fd`, as bytes in columns.
 
-        Links are not followed. Raises OSError if a stat fails, ValueError for too many names.
+        Links are not followed. Raise OSError if a stat fails, ValueError for too many names.
         """
         if len(names) > PIECE:
             raise ValueError(f"there is room for {PIECE} names, not for {len(names)}")

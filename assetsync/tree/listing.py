@@ -1,4 +1,4 @@
-"""Lists one folder in byte order, sorted on disk if it is too large for memory.
+"""List one folder in byte order, sorted on disk if it is too large for memory.
 
 The names of folders end in `/`, because the paths below a folder sort that way: `a.jpg`, `a/x`, `a0.jpg`. A walk in
 this order yields whole paths in byte order. `scan` decides what happens to each name.

@@ -1,4 +1,4 @@
-"""Opens files below the root and never leaves the root.
+"""Open files below the root and never leave the root.
 
 Each component of a path is opened relative to the descriptor of its parent, and no component may be a link. A folder
 that is swapped for a link between two steps therefore cannot lead out of the root. Where links may be followed,
@@ -145,7 +145,7 @@ class Tree:
         """Open the regular file at `path`; with `beside`, look for an entry of the file's name plus that suffix, too.
 
         The combined look saves a second walk to the folder. It is skipped if links are followed, because a link may
-        lead to a file in another folder. Raises FileUnreadable (`vanished` if nothing exists at `path`), NotRegular
+        lead to a file in another folder. Raise FileUnreadable (`vanished` if nothing exists at `path`), NotRegular
         (also for a link that leads out of the root or must not be followed), RootMissing.
         """
         fd, is_alone = -1, False
@@ -174,7 +174,7 @@ class Tree:
     def lstat(self, path: bytes) -> FileStat | None:
         """Return the facts of the regular file at `path`, or None if no regular file exists there.
 
-        A link counts as its target if links are followed, otherwise as absent. Raises FileUnreadable if the path cannot
+        A link counts as its target if links are followed, otherwise as absent. Raise FileUnreadable if the path cannot
         be examined, RootMissing if the root does not exist.
         """
         try:
@@ -197,7 +197,7 @@ class Tree:
             os.close(parent)
 
     def is_absent(self, path: bytes) -> bool:
-        """Return whether nothing exists at `path`; False also if the path cannot be examined. Raises RootMissing."""
+        """Return whether nothing exists at `path`; False also if the path cannot be examined. Raise RootMissing."""
         try:
             self.look(path)
         except OSError as exc:
@@ -220,7 +220,7 @@ class Tree:
     def open_folder(self, path: bytes) -> int:
         """Open the folder at `path`, b"" for the root, and return its descriptor; the caller closes it.
 
-        Raises OSError, FileUnreadable for a path that cannot be below the root, and RootMissing.
+        Raise OSError, FileUnreadable for a path that cannot be below the root, and RootMissing.
         """
         if not path:
             return self._open_root(os.O_RDONLY)
@@ -245,7 +245,7 @@ class Tree:
     def _reach(self, path: bytes) -> tuple[int, bytes]:
         """Open the parent folder of `path`; return its descriptor and the last component.
 
-        Raises OSError, FileUnreadable for a path that cannot be below the root, and RootMissing.
+        Raise OSError, FileUnreadable for a path that cannot be below the root, and RootMissing.
         """
         parts = path.split(b"/")
         if b"\0" in path or not _NO_NAMES.isdisjoint(parts):
@@ -258,7 +258,7 @@ class Tree:
                 os.close(root)
             if not parts:
                 # A link to the root itself is a folder; no file has this name.
-                raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+                raise _error(errno.EXDEV)
         *folders, name = parts
         fd = self._open_root(os.O_PATH)
         try:
@@ -323,7 +323,7 @@ def resolve(root: int, root_path: bytes, parts: list[bytes]) -> list[bytes]:
     """Return the components of the link-free path, relative to the root, that `parts` lead to.
 
     `root` is a descriptor of the root, `root_path` its absolute path. An absolute link is inside the root if it begins
-    with `root_path`, as written or with its own links resolved. Raises OSError: ENOENT or ENOTDIR if a component is
+    with `root_path`, as written or with its own links resolved. Raise OSError: ENOENT or ENOTDIR if a component is
     missing, ELOOP after more than `_MOST_LINKS` links, EXDEV if a link leads out of the root.
     """
     todo = parts[::-1]

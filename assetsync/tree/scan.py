@@ -1,4 +1,4 @@
-"""Walks the tree and yields every mapped file in byte order of whole paths; memory does not grow with their number.
+"""Walk the tree and yield every mapped file in byte order of whole paths; memory does not grow with their number.
 
 Each folder is opened relative to the descriptor of its parent and never through a link, so nothing that is moved or
 swapped during the scan leads out of the root. Mount points are crossed: a file server mounts its disks below the root.
@@ -65,7 +65,7 @@ def scan(
     when the iterator is closed early. A folder of more than `spill_above` entries is sorted in `spill_folder` (None:
     the system's folder for temporary files), which must be outside the tree. Links are followed only if
     `tree.follow_symlinks` is set: a link to a file counts as a file. Below a folder that was reached through a link no
-    further link to a folder is followed, which ends every cycle. Raises RootMissing on the first `next` or when the
+    further link to a folder is followed, which ends every cycle. Raise RootMissing on the first `next` or when the
     root disappears.
     """
     return _Walk(tree, plan, report, notes, Lister(Spool(spill_folder), stop, spill_above)).files()
@@ -186,7 +186,7 @@ class _Walk:
     def _linked_file(self, path: bytes, status: os.stat_result) -> os.stat_result | None:
         """Return the stat of the file that a link leads to; count anything else as special and return None.
 
-        Raises OSError.
+        Raise OSError.
         """
         if self._tree.follow_symlinks and stat.S_ISLNK(status.st_mode):
             status = self._tree.look(path)

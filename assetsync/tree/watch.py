@@ -1,4 +1,4 @@
-"""Watches the mapped folders and reports hints; only the periodic scan decides which files exist.
+"""Watch the mapped folders and report hints; only the periodic scan decides which files exist.
 
 A hint is a path to look at, nothing more. Events that the kernel drops and folders that cannot be watched are reported
 through `lost`, so that the caller starts a scan. The module uses watchdog's inotify observer; no other module imports
@@ -88,14 +88,14 @@ class Watcher:
         self._watches: dict[bytes, tuple[ObservedWatch, tuple[int, int]]] = {}
         self._refused: dict[bytes, float] = {}
         """The steady time at which each folder that could not be watched is retried."""
-        self._sang = threading.Event()
+        self._canary_seen = threading.Event()
         self._handler = _Handler(root, hint)
-        self._ears = _Ears(lost)
+        self._overflow_handler = _OverflowHandler(lost)
 
     def start(self, now: float) -> None:
         """Begin to watch the folders that exist; stop again and raise OSError if not even the canary can be watched."""
         for name in _LOGGERS:
-            logging.getLogger(name).addHandler(self._ears)
+            logging.getLogger(name).addHandler(self._overflow_handler)
         # A folder that was moved out of the tree and back still has its old watch, which works as well as a new watch.
         warnings.filterwarnings("ignore", _WATCHED_STILL, RuntimeWarning)
         # If the folder cannot be created, `sings` returns False later.
@@ -103,7 +103,7 @@ class Watcher:
             os.makedirs(self._canary, mode=0o700, exist_ok=True)
         self._observer.start()
         try:
-            self._hear_canary()
+            self._watch_canary()
         except OSError:
             self.stop()
             raise
@@ -112,7 +112,7 @@ class Watcher:
     def stop(self) -> None:
         """Stop watching; no hint follows after this returns."""
         for name in _LOGGERS:
-            logging.getLogger(name).removeHandler(self._ears)
+            logging.getLogger(name).removeHandler(self._overflow_handler)
         self._observer.stop()
         self._observer.join()
 
@@ -135,20 +135,20 @@ class Watcher:
 
     def sings(self, patience: float) -> bool:
         """Cause an event in the canary folder and return whether it arrived within `patience` seconds."""
-        self._sang.clear()
+        self._canary_seen.clear()
         try:
             # Called before the folder is created, too: a new folder may get the identity of the removed folder.
-            self._hear_canary()
+            self._watch_canary()
             os.makedirs(self._canary, mode=0o700, exist_ok=True)
-            self._hear_canary()
+            self._watch_canary()
             fd = os.open(os.path.join(self._canary, _CANARY), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             os.close(fd)
         except OSError as error:
             log.debug("the canary cannot sing", folder=os.fsdecode(self._canary), why=str(error))
             return False
-        return self._observer.is_alive() and self._sang.wait(patience)
+        return self._observer.is_alive() and self._canary_seen.wait(patience)
 
-    def _hear_canary(self) -> None:
+    def _watch_canary(self) -> None:
         """Watch the canary folder if it exists and is not watched; raises OSError."""
         folder, identity = self._canary, _identity(self._canary)
         watched = self._watches.get(folder)
@@ -156,7 +156,7 @@ class Watcher:
             self._unwatch(folder)
             watched = None
         if watched is None and identity is not None:
-            watch = self._observer.schedule(_Singing(self._sang), folder, event_filter=[FileClosedEvent])  # type: ignore[arg-type]
+            watch = self._observer.schedule(_CanaryHandler(self._canary_seen), folder, event_filter=[FileClosedEvent])  # type: ignore[arg-type]
             self._watches[folder] = (watch, identity)
 
     def _watch(self, folder: bytes, identity: tuple[int, int], now: float) -> bool:
@@ -187,7 +187,7 @@ class Watcher:
 def coverage() -> Coverage:
     """Count the inotify watches of this process as the kernel lists them, not as watchdog counts them.
 
-    Raises OSError.
+    Raise OSError.
     """
     watched = 0
     for entry in _FDINFO.iterdir():
@@ -199,7 +199,7 @@ def coverage() -> Coverage:
     return Coverage(watched, int(_LIMIT.read_text("ascii")))
 
 
-def mended_by(error: OSError) -> str:
+def sysctl_fix(error: OSError) -> str:
     """Return the sysctl line that raises the exhausted limit if a `Watcher` cannot be constructed or started."""
     name = "max_user_watches" if error.errno == errno.ENOSPC else "max_user_instances"
     return f"sysctl fs.inotify.{name}={2 * int((_LIMITS / name).read_text('ascii'))}"
@@ -246,18 +246,18 @@ class _Handler(FileSystemEventHandler):
             self._hint(here)
 
 
-class _Singing(FileSystemEventHandler):
+class _CanaryHandler(FileSystemEventHandler):
     """Receives the events of the canary folder."""
 
     def __init__(self, sang: threading.Event) -> None:
-        self._sang = sang
+        self._canary_seen = sang
 
     def on_closed(self, event: FileSystemEvent) -> None:  # noqa: ARG002 - watchdog's signature
         """Record that an event arrived."""
-        self._sang.set()
+        self._canary_seen.set()
 
 
-class _Ears(logging.Handler):
+class _OverflowHandler(logging.Handler):
     """Detects a queue overflow in the kernel, which dropped events and which watchdog only logs."""
 
     def __init__(self, lost: Callable[[str], None]) -> None:

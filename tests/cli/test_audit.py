@@ -175,7 +175,7 @@ def test_blocked_audit_exits_with_the_reason(mirrored, eventually, monkeypatch):
     eventually(lambda: (mirrored.run("status", "--json").only["paused"] or {}).get("reason") == "key_refused")
     monkeypatch.setattr(operator, "PATIENCE", 0.5)
     result = mirrored.run("audit")
-    shown = f"hq: not audited now: the service refuses the API key; what is shown is of {before}"
+    shown = f"hq: not audited now: the service refuses the API key; the audits shown are from {before}"
     assert (result.code, result.out.splitlines()[-1]) == (3, shown)
     result = mirrored.run("audit", "--json")
     assert (result.code, result.objects[0]["current"], result.objects[0]["audited_at"]) == (3, False, before)

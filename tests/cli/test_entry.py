@@ -34,7 +34,7 @@ from assetsync.text import plural
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (ConfigError("f", ["m"]), 2),
+        (ConfigError(["m"]), 2),
         (UsageError("m"), 2),
         (LedgerMissing("m"), 2),
         (LedgerDamaged("m"), 2),

@@ -180,10 +180,11 @@ class TestChoosing:
         result = many.run("files", "--json", *arguments)
         listed = [str(row["path"]).removeprefix("photos/") for row in result.objects]
         assert (listed == names) if isinstance(names, list) else (len(set(listed)) == len(listed) == names)
-        assert ("no file is so: --all lists what was" in result.err) == (listed == [])
+        assert ("no file matches: --all also searches earlier versions" in result.err) == (listed == [])
 
     def test_all_option_is_not_suggested_twice(self, many):
-        assert "no file is so, nor was" in many.run("files", "photos/2026", "--reason", "sidecar", "--all").err
+        said = many.run("files", "photos/2026", "--reason", "sidecar", "--all").err
+        assert "no file or earlier version matches" in said
 
     @pytest.mark.parametrize("command", ["files", "files --json", "files --all", "export --format csv", "retry"])
     def test_path_unknown_to_ledger_is_exit_2(self, many, command):
@@ -302,7 +303,7 @@ class TestExplain:
         monkeypatch.setattr(Tree, "lstat", refuse)
         said = site.run("explain", "photos/d/new.jpg").out
         assert "Permission denied" in said
-        assert said.splitlines()[-1] == "  the ledger does not know it: it is met once it can be read"
+        assert said.splitlines()[-1] == "  the ledger does not know it: it is recorded once it can be read"
 
     def test_missing_file_names_its_brake(self, site):
         kept = [site.write(f"{number}.jpg", b"%d" % number) for number in range(3)]

@@ -106,7 +106,7 @@ def test_small_file_is_loaded_before_sending(written, tree: Tree):
     with tree.open(b"a.jpg") as file:
         body = FileBody(file, file.stat)
         assert body.load() == md5(b"small")
-        assert body.small_bytes() == b"small"
+        assert body._content == b"small"
         assert (body.bytes_sent, body.md5) == (0, EMPTY_MD5)
 
 
@@ -115,7 +115,7 @@ def test_a_large_file_is_not_held_in_memory(written, tree: Tree):
     with tree.open(b"a.jpg") as file:
         body = FileBody(file, file.stat)
         assert body.load() is None
-        assert body.small_bytes() is None
+        assert body._content is None
 
 
 def test_loaded_bytes_are_sent_unchanged(written, tree: Tree):

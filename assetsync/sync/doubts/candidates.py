@@ -126,7 +126,6 @@ class Candidates:
     """Collector of the assets that look-ups show and that may be doubts; used by one thread at a time."""
 
     def __init__(self, context: Context) -> None:
-        """Start without any digest."""
         self._doubts = context.ledger.doubts
         self._tree = context.tree
         self._tick = context.heartbeat.tick

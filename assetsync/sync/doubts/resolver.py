@@ -85,7 +85,7 @@ class Resolver:
     def step(self) -> int:
         """Look up every due doubt, and return how many got an answer.
 
-        Raises ServiceError if no look-up of the round was answered and the service answers for no other folder either.
+        Raise ServiceError if no look-up of the round was answered and the service answers for no other folder either.
         """
         now = self._clock.now()
         due = self._ledger.doubts.due(now)

@@ -53,12 +53,13 @@ class ScanDiff:
             self._settle()
         if self._rows is None:
             assert self._at is not None
-            self._open(self._at)
+            self._rows = self._ledger.intake.current(self._at)
+            self._next = next(self._rows, None)
         self._pass(path)
         row = self._next
         if row is None or row[0] != path:
             return None
-        self._next = next(self._rows, None) if self._rows is not None else None
+        self._next = next(self._rows, None)
         return row
 
     def spoil(self, path: bytes) -> None:
@@ -116,10 +117,6 @@ class ScanDiff:
     def close(self) -> None:
         """End the comparison, finished or not."""
         self._ledger.folder_cache.end()
-
-    def _open(self, first: bytes) -> None:
-        self._rows = self._ledger.intake.current(first)
-        self._next = next(self._rows, None)
 
     def _pass(self, until: bytes | None) -> None:
         assert self._rows is not None

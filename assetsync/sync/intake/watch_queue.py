@@ -41,12 +41,12 @@ class WatchQueue:
         with self._condition:
             self._condition.notify_all()
 
-    def take(self, patience: float, most: int = _AT_A_TIME) -> list[bytes]:
-        """Return the oldest paths, at most `most`; wait up to `patience` seconds for the first."""
+    def take(self, patience: float) -> list[bytes]:
+        """Return the oldest paths, at most `_AT_A_TIME`; wait up to `patience` seconds for the first."""
         with self._condition:
             if not self._paths and patience > 0:
                 self._condition.wait(patience)
-            taken = list(self._paths)[:most] if len(self._paths) > most else list(self._paths)
+            taken = list(self._paths)[:_AT_A_TIME]
             for path in taken:
                 del self._paths[path]
             return taken

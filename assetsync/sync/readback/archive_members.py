@@ -65,7 +65,7 @@ class _Seekable(io.RawIOBase):
 def top_members(file: OpenFile) -> Iterator[tuple[str, int]]:
     """Yield name and size in bytes of each member that is in no folder and not empty.
 
-    Yield nothing for a file that is not a readable archive. Raises FileUnreadable.
+    Yield nothing for a file that is not a readable archive. Raise FileUnreadable.
     """
     try:
         with zipfile.ZipFile(_Seekable(file)) as archive:

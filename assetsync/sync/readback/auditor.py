@@ -36,7 +36,6 @@ class Auditor:
     """Auditor of the folders of a site; used by one thread at a time."""
 
     def __init__(self, context: Context, members: Members, missing: Missing) -> None:
-        """Create the auditor of a site."""
         self._ledger = context.ledger
         self._service = context.service
         self._clock = context.clock
@@ -46,7 +45,7 @@ class Auditor:
     def audit(self, folder: str) -> AuditCounts:
         """Audit one folder of the service, and return the counts.
 
-        Raises ServiceError if a search fails; then the audit reports no asset as missing.
+        Raise ServiceError if a search fails; then the audit reports no asset as missing.
         """
         underway = begin(self._clock)
         began = underway.at

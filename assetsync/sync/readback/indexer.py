@@ -8,8 +8,6 @@ A call carries all due ids, and the next call follows an interval later. If more
 next call follows at once. Finding out which assets are findable is left to `sync.readback.verifier`.
 """
 
-from collections.abc import Sequence
-
 import structlog
 
 from assetsync.ledger.assets import INDEX_STOPPED
@@ -69,7 +67,7 @@ class Indexer:
     def step(self) -> int:
         """Ask for the indexing of due assets, once an interval, and return how many ids were sent.
 
-        Raises ServiceError. A failed call counts as a call; its assets stay due for the next one.
+        Raise ServiceError. A failed call counts as a call; its assets stay due for the next one.
         """
         if self._interval is None or self.stopped:
             return 0
@@ -108,20 +106,20 @@ class Indexer:
                     sample.append(asset.id)
         ours = [i for i in self._ledger.assets.findable_sample(_SAMPLE) if i not in sample]
         if ours and len(sample) < _SAMPLE:
-            sample += sorted(self._findable(ours))
+            sample += sorted(by_id(self._service, ours))
         return sample
 
     def _was_wiped(self) -> bool:
         """Check the sample of the last call; stop indexing for good if more than half of it is gone.
 
-        Raises ServiceError if the service does not answer; then nothing is decided.
+        Raise ServiceError if the service does not answer; then nothing is decided.
         """
         kept = self._ledger.reports.fact(SUSPECT)
         if not kept:
             self._look_again_at = None
             return False
         sample = kept.split(",")
-        found = self._findable(sample)
+        found = by_id(self._service, sample)
         self._look_again_at = None
         if len(found) * 2 < len(sample):
             detail = (
@@ -133,6 +131,3 @@ class Indexer:
             log.error("indexing stopped", detail=detail)
             return True
         return False
-
-    def _findable(self, ids: Sequence[str]) -> set[str]:
-        return set(by_id(self._service, ids))

@@ -81,10 +81,10 @@ class Verifier:
         """Read back up to a hundred due assets, and more if one of their folders has to be listed.
 
         Do nothing while fewer than `least` assets are due. A folder whose look-up fails delays only its own assets.
-        Raises ServiceError if the service answers for no folder; then nothing was decided.
+        Raise ServiceError if the service answers for no folder; then nothing was decided.
         """
         rows = self._ledger.assets.to_verify(self._clock.now(), BATCH)
-        if len(rows) < max(1, least):
+        if len(rows) < least:
             return Verified(0, 0)
         needs_index = self._needs_index()
         ids = [row.assetid for row in rows if row.assetid is not None]

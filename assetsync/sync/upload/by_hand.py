@@ -96,7 +96,7 @@ class ByHand:
 def begin(ledger: Ledger, service: Service, hand: ByHand, now: float) -> Begun:
     """Commit the intent of an upload by hand, unless the folder holds or may hold its content; may be repeated.
 
-    Raises UsageError for an upload that is not possible, LedgerError, and ServiceError if the folder cannot be listed.
+    Raise UsageError for an upload that is not possible, LedgerError, and ServiceError if the folder cannot be listed.
     """
     intent = hand.intent
     if ledger.doubts.in_flight(intent.boundary) is not None:
@@ -121,7 +121,7 @@ def begin(ledger: Ledger, service: Service, hand: ByHand, now: float) -> Begun:
 def end(ledger: Ledger, argument: dict[str, object], now: float) -> str:
     """Record the outcome that `outcome_of` describes, and return a message with the new state of the file.
 
-    Raises UsageError if the attempt is no longer in flight; ValueError, KeyError and TypeError for a bad `argument`.
+    Raise UsageError if the attempt is no longer in flight; ValueError, KeyError and TypeError for a bad `argument`.
     """
     sent = _sent(argument)
     attempt = ledger.doubts.in_flight(str(argument["boundary"]))

@@ -60,7 +60,7 @@ class Dedupe:
     def stands_for(self, row: FileRow, md5: str | None) -> bool:
         """Return whether the file is not to be sent now: its content was taken over, or it was postponed or blocked.
 
-        Raises RootMissing, and the errors of `FolderListing.ensure`.
+        Raise RootMissing, and the errors of `FolderListing.ensure`.
         """
         if md5 is not None and self._stands_already(row, md5):
             return True
@@ -89,7 +89,7 @@ class Dedupe:
     def _version_stands(self, row: FileRow, md5: str, now: float) -> bool:
         """Take over an equal version whose path holds another file now, or none.
 
-        Raises FileUnreadable if no version can be taken over, and the path of a version that may have been moved here
+        Raise FileUnreadable if no version can be taken over, and the path of a version that may have been moved here
         cannot be read.
         """
         untold: FileUnreadable | None = None
@@ -193,7 +193,7 @@ class Dedupe:
     def still_holds(self, old: FileRow) -> bool:
         """Return whether the path of the older version still holds it, so that the new file is a copy or a hard link.
 
-        Raises FileUnreadable and RootMissing if the path cannot be read.
+        Raise FileUnreadable and RootMissing if the path cannot be read.
         """
         found = self._context.tree.lstat(old.path)
         return found is not None and not difference(old.stat, found)

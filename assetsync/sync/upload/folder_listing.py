@@ -110,7 +110,7 @@ class FolderListing:
             return
         if self._anew or contacts.needed(destfolderid) or contacts.left_unprocessed(destfolderid):
             with self._alone(destfolderid, self._first):
-                if self._known.get(destfolderid) != contacts.asks(destfolderid):
+                if not self.is_listed(destfolderid):
                     asks = self._list(destfolderid)
         if destfolderid in self._ledger.reports.unlisted():
             self._ledger.queue.listed(destfolderid)

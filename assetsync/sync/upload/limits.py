@@ -29,7 +29,7 @@ _LEAST_PIECE = 1024
 
 
 class Choice(NamedTuple):
-    """What may be given: the oldest due, or the `newest` of those never tried; not for the folders in `apart_from`."""
+    """The rows to take from: the oldest due, or the `newest` never tried; without the folders in `apart_from`."""
 
     apart_from: Collection[str] = ()
     newest: bool = False
@@ -80,7 +80,6 @@ class DoubtLimit:
     """Doubt limit shared by all workers; counts again after a number of files, and after each new doubt."""
 
     def __init__(self, doubts: Doubts, most: MostDoubts) -> None:
-        """Start without a count."""
         self._doubts = doubts
         self._most = most
         self._found = _Found()

@@ -1,11 +1,11 @@
 """Prepare a due file for its upload: open it, compare it with its row, hash it and read its metadata.
 
 Most files leave this module as `Ready`. Some need no upload, because the service has the content already; finding that
-out is left to `sync.upload.dedupe`. The POST and its result are left to `sync.upload.uploader`.
+out is left to `sync.upload.dedupe`. The POST and its result are left to `sync.upload.worker`.
 """
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -100,11 +100,6 @@ class Preparer:
         self._written_since: dict[bytes, tuple[float, float]] = {}
         self.dedupe = Dedupe(context, folder_listing, self._said, resend_changed=rules.resend_changed)
 
-    @property
-    def being_listed(self) -> Collection[str]:
-        """The folders of the service that are being listed, so that no file can be prepared for them now."""
-        return self._folder_listing.being_listed
-
     def is_listed(self, destfolderid: str) -> bool:
         """Return whether a file can be prepared for the folder without a listing before."""
         return self._folder_listing.is_listed(destfolderid)
@@ -112,7 +107,7 @@ class Preparer:
     def prepare(self, row: FileRow) -> Ready | None:
         """Return the file ready to be sent, or None if it was postponed, blocked, or needs no upload.
 
-        Raises ServiceError if the service does not answer, and Unlisted while the folder still has to be listed before
+        Raise ServiceError if the service does not answer, and Unlisted while the folder still has to be listed before
         the first POST into it.
         """
         position = self._mappings.for_directory(row.path.rpartition(b"/")[0])

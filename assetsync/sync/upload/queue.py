@@ -35,15 +35,15 @@ class UploadQueue:
         self._one_asks = threading.Lock()
         self._lock = threading.Lock()
         self._waiting: deque[FileRow] = deque()  # the oldest, read ahead
-        self._leased: dict[int, int] = {}  # the sizes, by the row
+        self._leased: dict[int, int] = {}  # row id -> size
         self._names: set[tuple[str, str]] = set()
         self.changes = 0
         """How often the queue was changed from outside: what was leased before may be held by now."""
-        # By whether it is the newest: where asking is dear (a long queue behind a held folder), it is done less often.
+        # By `Choice.newest`: no query before this time. After a slow query without a result the pause is longer.
         self._empty_until = {False: 0.0, True: 0.0}
 
     def take(self, *choices: Choice) -> FileRow | None:
-        """Return a row that no other worker has, and no worker has one of the same name for the same folder.
+        """Return a row that is not leased, and whose name is not leased for its folder.
 
         The row is one of the first choice; of the next choice only if there is none.
         """

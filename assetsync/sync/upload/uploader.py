@@ -78,7 +78,7 @@ class Uploader:
     def run(self, go_on: Callable[[], bool]) -> Step:
         """Upload due files while `go_on` returns True; return IDLE or PAUSED once none can be taken, WORKED for a stop.
 
-        Uploads in flight end first, and their results are on the disk. Raises LedgerError if the ledger cannot be used.
+        Uploads in flight end first, and their results are on the disk. Raise LedgerError if the ledger cannot be used.
         """
 
         async def main() -> Step:
