@@ -89,7 +89,7 @@ class Site:
     verifier: Verifier
     indexer: Indexer
     auditor: Auditor
-    owed: PendingAudits
+    pending_audits: PendingAudits
     drift: Drift
     runtime_state: RuntimeState
     rescan: Rescan
@@ -358,7 +358,7 @@ def build(
                 mapped={mapping.destfolderid for mapping in plan.mappings.all},
             ),
         ),
-        owed=PendingAudits(ledger, clock, folders),
+        pending_audits=PendingAudits(ledger, clock, folders),
         drift=drift,
         runtime_state=runtime_state,
         rescan=Rescan(

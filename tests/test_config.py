@@ -851,7 +851,7 @@ def test_the_example_loads_as_it_is():
 def test_example_loads_with_comments_enabled(make_file):
     text, count = re.subn(r"(?m)^( *)#([a-z_]+: )", r"\1\2", EXAMPLE.read_text())
     config = load_config(make_file(text), {})
-    assert count == 8
+    assert count == 9
     assert config.folders[0].settle == 600.0
     assert config.service.proxy == "http://proxy.example.com:3128"
     assert config.folders[0].upload.redirecttoparams == "source=assetsync&site=hq"

@@ -481,7 +481,7 @@ def test_brake_of_owed_audit_stops_uploads(world):
     run(world)
     world.service.assets.clear()
     world.clock.wait(60.0)
-    world.site.owed.ask()
+    world.site.pending_audits.ask()
     for number in range(50):
         world.write(f"new {number}", b"new %d" % number)
     told = Told()
@@ -495,13 +495,13 @@ def test_unanswered_owed_audit_is_made_later(world, monkeypatch):
     world.write("a")
     run(world)
     world.clock.wait(1.0)
-    world.site.owed.ask()
+    world.site.pending_audits.ask()
     world.service.down = True
     assert run(world, wait=0).trouble is not None
-    assert world.site.owed.folders() == ["F1"]
+    assert world.site.pending_audits.folders() == ["F1"]
     world.service.down = False
     assert run(world).in_sync
-    assert world.site.owed.folders() == []
+    assert world.site.pending_audits.folders() == []
 
 
 def test_dry_run_sends_nothing(world):

@@ -22,7 +22,7 @@ _CREDENTIALS_VARIABLE = "CREDENTIALS_DIRECTORY"
 _CREDENTIAL = "api_key"
 _BESIDE = "beside the configuration"
 _MAX_BYTES = 4096
-_SHORTEST = 8
+SHORTEST_KEY = 8
 """Redaction replaces the key wherever it occurs: a shorter one would blank out ordinary words of the log."""
 
 
@@ -117,8 +117,8 @@ def checked_key(text: str, where: str, fill: str = "it") -> SecretStr:
     if not key.isascii() or not key.isprintable() or " " in key:
         problem = "it holds spaces, several lines or control characters"
         raise _error(where, problem, f"write only the API key into {fill}")
-    if len(key) < _SHORTEST:
-        raise _error(where, f"it has fewer than {_SHORTEST} characters", f"write the whole API key into {fill}")
+    if len(key) < SHORTEST_KEY:
+        raise _error(where, f"it has fewer than {SHORTEST_KEY} characters", f"write the whole API key into {fill}")
     return SecretStr(key)
 
 

@@ -13,7 +13,7 @@ from assetsync.config.document.fields import Unusable
 from assetsync.config.document.loader import Document, NotPlain, Plain, Problem, load
 from assetsync.config.document.loader import Path as KeyPath
 from assetsync.config.document.problems import dotted, problems_of
-from assetsync.config.key import KEY_VARIABLE
+from assetsync.config.key import KEY_VARIABLE, SHORTEST_KEY
 from assetsync.config.models import SiteConfig
 from assetsync.config.source import read_source
 from assetsync.config.values import below_root
@@ -21,7 +21,6 @@ from assetsync.errors import ConfigError
 
 _MAX_BYTES = 4 * 1024 * 1024
 _KEY_NAMES = frozenset({"api_key", "apikey", "api-key", "sessiontoken", "key"})
-_SHORTEST_KEY = 6
 
 
 def load_config(path: Path, environ: Mapping[str, str]) -> SiteConfig:
@@ -43,7 +42,7 @@ def load_config(path: Path, environ: Mapping[str, str]) -> SiteConfig:
 def parse_config(data: bytes, source: str, environ: Mapping[str, str]) -> SiteConfig:
     """Check the content of a configuration as `load_config` does; `source` names it in the mistakes."""
     key = environ.get(KEY_VARIABLE, "").strip()
-    key = key if len(key) >= _SHORTEST_KEY else ""
+    key = key if len(key) >= SHORTEST_KEY else ""
     config, problems = _check(Path(source).absolute(), data, key)
     if config is None or problems:
         problems.sort(key=lambda problem: (problem.line, problem.column))

@@ -79,7 +79,7 @@ class Reading:
         For an audit, return when it was last requested, or the time from which the first audit is counted.
         """
         if job == "audit":
-            return self._site.owed.asked_at()
+            return self._site.pending_audits.asked_at()
         run = self._ledger.runs.last().get(job)
         return None if run is None else run.at
 
@@ -128,13 +128,13 @@ class Reading:
     def _audit(self) -> bool:
         """Audit one folder that is due; return False if none is due."""
         if self._audit_wanted.is_set():
-            self._site.owed.ask()
+            self._site.pending_audits.ask()
             self._audit_wanted.clear()
             self._audit_left = True
             self._audit_again = 0.0
         if not self._audit_left or self._clock.steady() < self._audit_again or not self._may_ask():
             return False
-        left = self._site.owed.folders()
+        left = self._site.pending_audits.folders()
         if not left:
             self._audit_left = False
             if self._audit_began is not None:

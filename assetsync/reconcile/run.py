@@ -157,10 +157,10 @@ class Reconciler:
         if not site.service_identity.is_known:
             return
         began = self._clock.steady()
-        owed = site.owed.folders()
-        if owed:
+        folders = site.pending_audits.folders()
+        if folders:
             self._progress.phase("audit")
-        for folder in owed:
+        for folder in folders:
             if self._stopped():
                 return
             try:
@@ -170,7 +170,7 @@ class Reconciler:
                 if not site.health_check.is_answered({folder}):
                     self._trouble(error)
                     return
-        if owed and not site.owed.folders():
+        if folders and not site.pending_audits.folders():
             site.ran("audit", began)
 
     def _sent_everything(self) -> None:

@@ -270,18 +270,18 @@ def test_audit_brake_release_requests_audit(mirrored):
     world.clock.wait(1.0)
     world.ledger.pull_brake("vanished", "site", "so many are gone", 3, world.clock.now())
     carry_out(world.ledger, world.service, world.clock, "resume", {"id": 2})
-    assert world.site.owed.folders() == []
+    assert world.site.pending_audits.folders() == []
     told = carry_out(world.ledger, world.service, world.clock, "resume", {"id": None})
     assert "assetsync reconcile" in told
-    assert world.site.owed.folders() == ["F1"]
-    assert world.site.owed.asked_at() == world.clock.now()
+    assert world.site.pending_audits.folders() == ["F1"]
+    assert world.site.pending_audits.asked_at() == world.clock.now()
 
 
 def test_other_brake_release_audits_nothing(mirrored):
     world = mirrored()
     world.ledger.pull_brake("vanished", "site", "so many are gone", 3, world.clock.now())
     assert carry_out(world.ledger, world.service, world.clock, "resume", {"id": None}) == "1 brake released: 1"
-    assert world.site.owed.folders() == []
+    assert world.site.pending_audits.folders() == []
 
 
 @pytest.mark.parametrize("what", ["missing", "different"])

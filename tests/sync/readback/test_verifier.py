@@ -491,11 +491,11 @@ def save_and_step(world, name: str):
 def test_service_without_known_assets_is_audited_once(sent):
     world = sent(3)
     world.live(3)
-    assert world.site.owed.folders() == []
+    assert world.site.pending_audits.folders() == []
     known = dict(world.service.assets)
     world.service.assets.clear()
     assert save_and_step(world, "new").wants_audit
-    assert world.site.owed.folders() != []
+    assert world.site.pending_audits.folders() != []
     world.service.assets.clear()
     assert not save_and_step(world, "newer").wants_audit
     world.service.assets |= known
