@@ -1,6 +1,6 @@
 """`assetsync completion`: print the script with which a shell completes commands, options and states.
 
-click writes the script.
+click writes the script; one condition of its script for zsh is replaced.
 """
 
 import click
@@ -27,4 +27,6 @@ def command(shell: str) -> None:
     made = get_completion_class(shell)
     if made is None:
         raise UsageError(f"click has no completion for {shell}", hint=f"take one of {', '.join(SHELLS)}")
-    write(made(root, {}, "assetsync", "_ASSETSYNC_COMPLETE").source())
+    script = made(root, {}, "assetsync", "_ASSETSYNC_COMPLETE").source()
+    # zsh names a file of functions only at its first call; with click's condition the second TAB completes nothing.
+    write(script.replace("$zsh_eval_context[-1] == loadautofunc", "$funcstack[1] == _assetsync"))

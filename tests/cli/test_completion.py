@@ -65,6 +65,24 @@ def test_tab_after_option_lists_values(complete):
     assert {"verified", "blocked", "in_doubt"} <= complete("assetsync files --state")
 
 
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not there: apt-get install zsh")
+def test_zsh_completes_at_each_tab(tmp_path):
+    """Of a file of functions, zsh runs the whole file at the first TAB, and its text as the function from then on."""
+    environ = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
+    made = subprocess.run(["assetsync", "completion", "zsh"], env=environ, capture_output=True, text=True, check=True)
+    (tmp_path / "_assetsync").write_text(made.stdout)
+    text = """
+        fpath=($1 $fpath); autoload -Uz _assetsync; compdef() { }; compadd() { }
+        _describe() { for pair in "${(@P)3}"; do print -r -- "${pair%%:*}"; done }
+        words=(assetsync '') CURRENT=2
+        for number in 1 2 3; do _assetsync > $1/found; grep -c reconcile $1/found; done
+    """
+    done = subprocess.run(
+        ["zsh", "-f", "-c", text, "zsh", str(tmp_path)], env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["1", "1", "1"], done.stderr
+
+
 def test_what_is_asked_by_tab_ends_well():
     asked = {"_ASSETSYNC_COMPLETE": "bash_complete", "COMP_WORDS": "assetsync stat", "COMP_CWORD": "1"}
     command = [BIN / "assetsync"]
