@@ -29,8 +29,8 @@ _HELP = {
     "resembles": "`assetsync reconcile --adopt`, or `assetsync retry --send-again {path}`",
     "changed": "`assetsync retry --send-again {path}`",
     # The first command takes over an equal asset; the second uploads another asset beside it.
-    "missing": "`assetsync retry {path}`, or `assetsync retry --send-again {path}` where that finds nothing",
-    "unseen": "`assetsync retry {path}`, or `assetsync retry --send-again {path}` where nothing is left of it",
+    "missing": "`assetsync retry {path}`, or `assetsync retry --send-again {path}` if that finds nothing",
+    "unseen": "`assetsync retry {path}`, or `assetsync retry --send-again {path}` if nothing is left of it",
     "absent": _BY_HAND,
     "damaged": _BY_HAND,
     "undecidable": "`assetsync doubt resolve {path} --asset ID`, or `--absent`",
@@ -328,7 +328,7 @@ def steps_of_many(folder: bytes, reason: str) -> Iterator[str]:
     if step.startswith(f"`{_RETRY}"):
         yield _RETRY.format(path=quoted(folder))
         if reason == "missing":
-            yield f"where that finds nothing: assetsync retry --send-again --reason missing {quoted(folder)}"
+            yield f"if that finds nothing: assetsync retry --send-again --reason missing {quoted(folder)}"
         return
     yield f"assetsync files --state blocked --reason {reason} {quoted(folder)}"
     if "{path}" not in step:

@@ -139,7 +139,7 @@ def test_commands_in_sentences_are_code(shown):
     page = shown.page()
     assert ">gone: <code>assetsync retry PATH</code> looks again &amp; &lt;b&gt;again&lt;/b&gt;</span>" in page
     path = "&#39;a`b&lt;c&#39;"
-    steps = f"<code>assetsync retry {path}</code>, or <code>assetsync retry --send-again {path}</code> where that"
+    steps = f"<code>assetsync retry {path}</code>, or <code>assetsync retry --send-again {path}</code> if that"
     assert steps in page
     assert "leave it out by an <code>ignore</code> pattern" in page
     assert ">a lone ` stays</span>" in page

@@ -249,7 +249,7 @@ def test_regular_work_shows_end_and_duration(shown):
         ("changed", "assetsync retry --send-again 'a b'\\''c'", True),
         (
             "missing",
-            "assetsync retry 'a b'\\''c', or assetsync retry --send-again 'a b'\\''c' where that finds nothing",
+            "assetsync retry 'a b'\\''c', or assetsync retry --send-again 'a b'\\''c' if that finds nothing",
             False,
         ),
         (

@@ -202,11 +202,9 @@ class _Case:
         for row in rows:
             self._result.missing += 1
             is_outside = row.wanted is Wanted.OUTSIDE
-            again = "assetsync upload --send-again" if is_outside else "assetsync retry --send-again PATH"
-            detail = (
-                f"the asset {row.assetid} is not in the service any more: `assetsync retry PATH` looks for it, or for"
-                f" an equal one, again; where neither is, `{again}` uploads the file anew"
-            )
+            detail = f"the asset {row.assetid} is not in the service any more"
+            if is_outside:
+                detail += ": `assetsync upload --send-again` uploads the file again"
             log.error("missing in the service", path=printable(row.path), assetid=row.assetid)
             # The queue does not send a file that is not of the tree.
             if self._resend and not is_outside:
