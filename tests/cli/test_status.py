@@ -348,7 +348,7 @@ def test_unreadable_lock_hides_nothing_else(site):
     lock.symlink_to(site.folder / "nowhere")
     result = site.run("status")
     assert (result.code, result.out.splitlines()[0]) == (0, "hq: Action needed: 1 blocked.")
-    assert "whether a process sends for this site now cannot be told: the lock of the ledger" in result.out
+    assert "it is unknown whether a process sends for this site: the lock of the ledger" in result.out
     assert "no process sends" not in result.out
     said = site.run("status", "--json").only
     assert (said["running"], said["verified"]) == (None, 1)

@@ -223,7 +223,7 @@ def test_site_identity_change_needs_a_restart(make, name, to):
     running.signal(signal.SIGHUP)
     running.until(lambda: running.events("configuration rejected; the old one stays active"))
     (refused,) = running.events("configuration rejected; the old one stays active")
-    assert f"`{name}` says which site this is" in refused["mistake"]
+    assert f"`{name}` identifies the site" in refused["mistake"]
     (running.photos / "still.jpg").write_bytes(b"still")
     running.until_verified(1)
     assert running.stop() == 0
