@@ -1,18 +1,27 @@
-"""`python -m tests.pictures` runs `assetsync demo` and saves its output as an SVG for the README."""
+"""`python -m tests.pictures` makes the README's pictures: of `assetsync demo` as SVG, and of the status page as PNG.
+
+The page needs Chromium and playwright.
+"""
 
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
+from .running import daemons, make_sandbox
+
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / "assetsync" / "guide" / "pictures" / "demo.svg"
+PAGE = ROOT / "systemd" / "monitoring" / "page.png"
 WIDTH = 110
+FILES = 48
 
 
 def draw_demo() -> None:
@@ -28,5 +37,28 @@ def draw_demo() -> None:
     DEMO.write_text(re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL), "utf-8")
 
 
+def draw_page() -> None:
+    """Write a picture of the page of a running daemon, which has two blocked files, to `PAGE`."""
+    from playwright.sync_api import sync_playwright
+
+    with tempfile.TemporaryDirectory() as folder, make_sandbox() as sandbox, daemons(Path(folder), sandbox) as make:
+        running = make(status="{listen: 127.0.0.1:0}")
+        running.config.write_text(running.config.read_text().replace("site: d\n", "site: hq\n"))
+        for number in range(FILES):
+            (running.photos / f"harbour-{number:02}.jpg").write_bytes(os.urandom(200_000))
+        (running.photos / "empty.jpg").touch()
+        (running.photos / "town.jpg").write_bytes(os.urandom(200_000))
+        (running.photos / "town.jpg.yaml").write_text("descripton: The town at night\n")
+        running.start()
+        running.until(lambda: sorted(running.states().values()) == ["blocked"] * 2 + ["verified"] * FILES)
+        with sync_playwright() as playwright:
+            chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+            page = chromium.new_page(viewport={"width": 1100, "height": 1100})
+            page.goto(running.address())
+            page.screenshot(path=PAGE)
+            chromium.close()
+
+
 if __name__ == "__main__":
     draw_demo()
+    draw_page()
