@@ -90,6 +90,8 @@ class Compared:
                 write(f"    {printable(finding.detail)}")
         # Count what is not listed, too.
         deque(listed, maxlen=0)
+        if counts["missing"] and limit is not None:
+            write("assetsync retry --reason missing looks for what is missing; with --send-again it is uploaded")
         write()
         unmet = counts.pop(_UNMET, 0)
         said_of = [", ".join(coloured(f"{count:,} {why}", _colour(why)) for why, count in sorted(counts.items()))]

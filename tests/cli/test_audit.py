@@ -54,7 +54,7 @@ def test_audit_lists_all_kinds_of_difference(mirrored):
     assert {one["name"] for one in found} == {None, "b.txt", "stranger.txt"}
     shown = mirrored.run("audit", "--last")
     assert (shown.code, shown.out.splitlines()[-1]) == (1, "hq: 1 doubled, 1 missing, 1 unknown")
-    assert "retry --send-again" in shown.out
+    assert "assetsync retry --reason missing looks for what is missing; with --send-again it is uploaded" in shown.out
     assert f"unknown    {other}  -  stranger.txt\n" in shown.out
 
 
