@@ -276,7 +276,7 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
                 )
                 write(f"  it is gone from the tree: {concluded}")
             if not rows and covered.reason is None and disk.kind in ("file", "unreadable"):
-                write(f"  {_unknown(config, ledger, wanted)}")
+                write(f"  {_unknown(config, ledger, wanted, disk)}")
     if not rows and below is None and disk.kind == "absent":
         # Only after the output: it names the rule or the mapping that would apply to the path.
         raise UnknownPath(printable(wanted))
@@ -367,11 +367,9 @@ def _asking(ledger: Ledger, mapping: Mapping) -> Brake | None:
     return next(asking, None)
 
 
-def _unknown(config: SiteConfig, ledger: Ledger, path: bytes) -> str:
+def _unknown(config: SiteConfig, ledger: Ledger, path: bytes, disk: _Disk) -> str:
     """Return when a file that the ledger does not know will be recorded."""
-    try:
-        make_tree(config).lstat(path)
-    except (FileUnreadable, RootMissing):
+    if disk.kind == "unreadable":
         return "the ledger does not know it: it is recorded once it can be read"
     brake = next((brake for brake in ledger.reports.brakes() if brake.kind in _OF_THE_TREE), None)
     if brake is not None:

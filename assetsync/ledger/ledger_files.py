@@ -43,14 +43,21 @@ def real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
+
+
 def exists(ledger: Path) -> bool:
     """Return whether there is a ledger; raise LedgerError if this user has no access to its folder."""
     try:
-        return ledger.exists()
+        # Not `exists`, which from Python 3.14 on returns False for a folder that this user may not enter.
+        ledger.stat()
     except OSError as error:
+        if error.errno in _ABSENT:
+            return False
         raise denied(ledger, error) or LedgerError(
             f"the ledger {ledger} cannot be reached ({error.strerror})", hint="run as the user that owns it"
         ) from error
+    return True
 
 
 def denied(ledger: Path, error: OSError) -> LedgerDenied | None:
