@@ -98,10 +98,11 @@ class RowReader:
     """A reader for the rows of one answer.
 
     `names` are the answer's columns (interface section 2); `secrets` are redacted in names and kinds. A row without a
-    readable asset is skipped, because one bad name must not hide a whole folder.
+    readable asset is counted in `unreadable` and skipped, because one bad name must not hide a whole folder.
     """
 
     def __init__(self, names: Sequence[object], secrets: Sequence[str] = ()) -> None:
+        self.unreadable = 0
         self._secrets = tuple(secrets)
         # Lower case on one database, upper case on another (observed).
         self.names = tuple(name.lower() if isinstance(name, str) else "" for name in names)
@@ -118,6 +119,7 @@ class RowReader:
         Raise KeyRefused or ServiceRefused for an error row, BadAnswer for rows without an id column.
         """
         if not isinstance(row, list) or len(row) != self._width:
+            self.unreadable += 1
             return None
         # Fast comparisons come before the tolerant parsing, because one answer may hold 100,000 rows.
         columns = Columns(self._at, row)
@@ -132,6 +134,7 @@ class RowReader:
         if not isinstance(assetid, str) or not _is_sound_id(assetid) or self._hidden(assetid) is not assetid:
             if "id" not in columns:
                 raise refusal_in(columns) or BadAnswer("the search answer has rows without ids")
+            self.unreadable += 1
             return None
         size = _size(size_text)
         return Asset(
@@ -214,6 +217,11 @@ class RecordStream:
     def begin(self) -> None:
         """Read up to the first row, so that an unusable answer raises before the caller uses the stream."""
         self._first = next(self._assets, None)
+
+    @property
+    def unreadable(self) -> int:
+        """The number of unreadable rows so far."""
+        return self._reader.unreadable if self._reader else 0
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -96,7 +96,7 @@ def test_what_a_row_says_is_fit_to_be_kept(column, value, read):
 @pytest.mark.parametrize("assetid", ["A'; DROP TABLE files--", "\x1b[31mA", "A" * 65, "", "secret", 7, None, ["A"]])
 def test_what_is_no_id_is_no_asset(assetid):
     reader = RowReader(["id"], ["secret"])
-    assert reader.read([assetid]) is None
+    assert (reader.read([assetid]), reader.unreadable) == (None, 1)
 
 
 def test_non_json_numbers_are_rejected(hostile, make_site, tools):

@@ -153,6 +153,7 @@ def test_control_characters_in_names_are_kept():
 def test_unreadable_row_is_skipped(bad):
     stream = RecordStream(LATIN, [rows(ROW, bad, ROW).encode()])
     assert [asset.id for asset in stream] == ["A1", "A1"]
+    assert stream.unreadable == 1
 
 
 @pytest.mark.parametrize("bad", [r'["A1","\x","F1","1","","doc"]', '["A1",oops,1]', '"A1"', "17", "{}", "null"])
@@ -161,6 +162,7 @@ def test_non_row_is_skipped(bad, chunk):
     body = rows(ROW, ["HERE"], ROW).replace('["HERE"]', bad).encode()
     stream = RecordStream(LATIN, (body[at : at + chunk] for at in range(0, len(body), chunk)))
     assert [asset.id for asset in stream] == ["A1", "A1"]
+    assert stream.unreadable == 1
 
 
 @pytest.mark.parametrize(
