@@ -20,21 +20,21 @@ from assetsync.model import Sent, SentExtent, State
 MAX_CRASHES = 5
 """Number of unclean stops during uploads of one file after which the file is blocked for an operator."""
 
-_AFRESH: dict[str, object] = dict.fromkeys(
+_RESET: dict[str, object] = dict.fromkeys(
     ("reason", "detail", "seen_at", "findable_at", "index_asked_at", "verified_at")
 ) | {"id_from": "answer", "failures": 0, "send_again": 0}
 _ACCEPTS = (
-    *("assetid", "filetype", "md5", "uploaded_at", "due_at", "asset_folder", *_AFRESH),
+    *("assetid", "filetype", "md5", "uploaded_at", "due_at", "asset_folder", *_RESET),
     *("size", "destfolderid"),
 )
-_LETS_GO = f"hold_until IS NOT NULL AND (hold_reason <> '{UNLISTED}' OR hold_until <= {{0}})"
+_MAY_RELEASE = f"hold_until IS NOT NULL AND (hold_reason <> '{UNLISTED}' OR hold_until <= {{0}})"
 _FOLDER = "(SELECT destfolderid FROM attempts WHERE id = :attempt)"
-_AROUND = (
+_UNUSUAL = (
     f"{_FOLDER} AS folder,"
     " EXISTS (SELECT 1 FROM attempts WHERE file_id = files.id AND closed_at IS NULL AND id <> :attempt) AS another,"
     f" EXISTS (SELECT 1 FROM files WHERE {WHOSE_ASSET.format('= :given')} AND id <> :id) AS known,"
     " EXISTS (SELECT 1 FROM sightings WHERE assetid = :given) AS sighted,"
-    f" EXISTS (SELECT 1 FROM folders WHERE destfolderid = {_FOLDER} AND {_LETS_GO.format(':now')}) AS held"
+    f" EXISTS (SELECT 1 FROM folders WHERE destfolderid = {_FOLDER} AND {_MAY_RELEASE.format(':now')}) AS held"
 )
 # The usual case: no row has or had the id, no sighting shows it, the folder is not held, and the version has neither
 # failures nor another open attempt.
@@ -44,18 +44,19 @@ _ACCEPT = Usual(
         "assetid": "?3", "filetype": "?4", "uploaded_at": "?5", "due_at": "?5", "asset_folder": "destfolderid",
         "id_from": "'answer'",
     },
-    " AND ".join(f"{name} IS NULL" for name, value in _AFRESH.items() if value is None)
+    " AND ".join(f"{name} IS NULL" for name, value in _RESET.items() if value is None)
     + " AND failures = 0 AND send_again = 0 AND md5 = ?6"
     " AND destfolderid = (SELECT destfolderid FROM attempts WHERE id = ?2)"
     " AND NOT EXISTS (SELECT 1 FROM attempts WHERE file_id = ?1 AND closed_at IS NULL AND id <> ?2)"
     f" AND NOT EXISTS (SELECT 1 FROM files WHERE {WHOSE_ASSET.format('= ?3')} AND id <> ?1)"
     " AND NOT EXISTS (SELECT 1 FROM sightings WHERE assetid = ?3)"
-    f" AND NOT EXISTS (SELECT 1 FROM folders o WHERE o.destfolderid = files.destfolderid AND {_LETS_GO.format('?5')})",
+    " AND NOT EXISTS (SELECT 1 FROM folders o WHERE o.destfolderid = files.destfolderid"
+    f"   AND {_MAY_RELEASE.format('?5')})",
 )  # fmt: skip
 
-_SAID = ("responsecode", "message", "filetype", "renamefilebody", "comingfrom")
+_KEPT = ("responsecode", "message", "filetype", "renamefilebody", "comingfrom")
 """The fields of an answer that are kept beside the id, such as a workflow's rename and the referrer (interface 4.3)."""
-_said = attrgetter(*_SAID)
+_kept_values = attrgetter(*_KEPT)
 
 
 class AttemptResults:
@@ -87,7 +88,7 @@ class AttemptResults:
                 _note_rename(conn, attempt_id, sent)
                 return _ACCEPT.after
             # The slow path: read what is unusual about this row.
-            row = standing(conn, file_id, _ACCEPTS, _AROUND, attempt=attempt_id, given=assetid, now=now)
+            row = standing(conn, file_id, _ACCEPTS, _UNUSUAL, attempt=attempt_id, given=assetid, now=now)
             if row is None:
                 raise row_missing(file_id)
             owner = _owner(conn, assetid, file_id) if row["known"] else None
@@ -108,7 +109,7 @@ class AttemptResults:
             return move(
                 conn, row, Event.ACCEPTED, now, open_attempt=bool(row["another"]),
                 assetid=assetid, filetype=outcome.filetype, md5=sent.md5, uploaded_at=now, due_at=now,
-                asset_folder=row["folder"], **_AFRESH,
+                asset_folder=row["folder"], **_RESET,
             )  # fmt: skip
 
         return self._store.submit(work)
@@ -252,7 +253,7 @@ def _end(
         " result = ?, answer = ? WHERE id = ?",
         (
             *(now, sent.left, sent.bytes_sent, sent.md5 or None, why),
-            *(now if result else None, result, _answer(_said(sent.outcome)), attempt_id),
+            *(now if result else None, result, _answer(_kept_values(sent.outcome)), attempt_id),
         ),
     )
 
@@ -265,9 +266,9 @@ def _keep_took(conn: sqlite3.Connection, attempt_id: int, sent: Sent) -> None:
 
 @lru_cache(maxsize=16)
 def _answer(values: tuple[str | None, ...]) -> str | None:
-    """Return the values of `_SAID` as JSON; cached, because nearly all uploads of a kind have the same values."""
-    said = {name: value for name, value in zip(_SAID, values, strict=True) if value is not None}
-    return json.dumps(said) if said else None
+    """Return the values of `_KEPT` as JSON; cached, because nearly all uploads of a kind have the same values."""
+    kept = {name: value for name, value in zip(_KEPT, values, strict=True) if value is not None}
+    return json.dumps(kept) if kept else None
 
 
 def _dispute(conn: sqlite3.Connection, file_id: int, now: float) -> None:

@@ -108,7 +108,7 @@ class EqualContent:
             f"SELECT {FILE_COLUMNS} FROM ("
             "   SELECT id AS found FROM files WHERE destfolderid = ?1 AND size = ?2 AND md5 = ?4"
             f"  UNION {_UNHASHED} UNION {_UNHASHED_AND_OPEN} UNION {_EQUAL_MOVED_THERE}"
-            ") AS alike CROSS JOIN files ON files.id = alike.found WHERE files.id <> ?3"
+            ") AS equal CROSS JOIN files ON files.id = equal.found WHERE files.id <> ?3"
             f" AND {_MAY_HAVE_ASSET}"
             " AND (md5 = ?4 OR md5 IS NULL AND inode = ?5 AND mtime_ns = ?6)"
             f" AND (state NOT IN ('superseded', 'gone') OR assetid IS NULL OR NOT {OWNED.format('files.assetid')})"
@@ -158,10 +158,10 @@ class EqualContent:
         a version are left out, and so are assets seen before an operator resolved a doubt of this file.
         """
         patterns = sorted(shown_patterns(sent_name))
-        alike = " OR ".join(["name LIKE ?"] * len(patterns))
+        is_shown_as_name = " OR ".join(["name LIKE ?"] * len(patterns))
         sql = (
             "SELECT assetid, name FROM sightings s WHERE folder_id = ? AND size = ? AND md5 IS NULL"
-            f" AND why <> 'damaged' AND ({alike}) AND {_IS_THERE}"
+            f" AND why <> 'damaged' AND ({is_shown_as_name}) AND {_IS_THERE}"
             # The digest of an asset that once belonged to a version is known, and differs.
             f" AND NOT EXISTS (SELECT 1 FROM files WHERE {WHOSE_ASSET.format('= s.assetid')})"
             " AND NOT EXISTS (SELECT 1 FROM attempts WHERE file_id = ? AND result = 'resolved'"

@@ -152,8 +152,8 @@ class Runs:
 
     def vanished(self, now: float) -> tuple[Vanished, ...]:
         """Return the scans of the last week that found files gone, the newest last."""
-        said = json.loads(fact(self._store, _VANISHED) or "[]")
-        found = (Vanished(**each | {"names": tuple(each["names"])}) for each in said)
+        record = json.loads(fact(self._store, _VANISHED) or "[]")
+        found = (Vanished(**each | {"names": tuple(each["names"])}) for each in record)
         return tuple(each for each in found if each.at > now - _WEEK)
 
     def ended(self, job: str, at: float, seconds: float) -> None:
@@ -162,30 +162,30 @@ class Runs:
 
     def last_scan(self) -> LastScan | None:
         """Return the result of the last scan."""
-        said = self._read(_of("rescan"))
-        if said is None:
+        record = self._read(_of("rescan"))
+        if record is None:
             return None
-        lists = {name: tuple(said[name]) for name in ("missing", "also_unreadable") if name in said}
-        return _read_as(LastScan, said | lists)
+        lists = {name: tuple(record[name]) for name in ("missing", "also_unreadable") if name in record}
+        return _read_as(LastScan, record | lists)
 
     def not_scanned(self, unreadable: str = "") -> None:
         """Mark the last scan as incomplete: since then the tree, or this `unreadable` path, could not be read."""
-        said = self._read(_of("rescan"))
-        if said is None:
+        record = self._read(_of("rescan"))
+        if record is None:
             return
-        named = {} if said.get("first_unreadable") or not unreadable else {"first_unreadable": unreadable}
+        named = {} if record.get("first_unreadable") or not unreadable else {"first_unreadable": unreadable}
         # `unreadable` includes paths that had only moved, and this path is not one of them.
-        counted = {"unreadable": max(1 + int(said.get("moved", 0)), int(said["unreadable"]))} if unreadable else {}
-        if (now := said | {"complete": False} | named | counted) != said:
+        counted = {"unreadable": max(1 + int(record.get("moved", 0)), int(record["unreadable"]))} if unreadable else {}
+        if (now := record | {"complete": False} | named | counted) != record:
             self._write(_of("rescan"), now)
 
     def last(self) -> dict[str, Run]:
         """Return the last Run of each kind of work that has ever ended."""
         runs = {}
         for job in JOBS:
-            said = self._read(_of(job))
-            if said is not None:
-                runs[job] = Run(float(said["at"]), said.get("seconds"))
+            record = self._read(_of(job))
+            if record is not None:
+                runs[job] = Run(float(record["at"]), record.get("seconds"))
         return runs
 
     def note_pause(self, pause: Pause | None) -> None:
@@ -194,8 +194,8 @@ class Runs:
 
     def pause(self) -> Pause | None:
         """Return the pause that was recorded last and not cleared since."""
-        said = self._read(_PAUSED)
-        return None if said is None else _read_as(Pause, said)
+        record = self._read(_PAUSED)
+        return None if record is None else _read_as(Pause, record)
 
     def pause_at_hand(self) -> Pause | None:
         """Return the pause that the latest process recorded; the pause of an earlier process is over."""
@@ -208,10 +208,10 @@ class Runs:
 
     def refusal_at_hand(self) -> Refusal | None:
         """Return the refusal that the latest process recorded; the refusal of an earlier process is over."""
-        said = self._read(_REFUSED)
-        if said is None or str(said["start"]) != fact(self._store, "start"):
+        record = self._read(_REFUSED)
+        if record is None or str(record["start"]) != fact(self._store, "start"):
             return None
-        return _read_as(Refusal, said)
+        return _read_as(Refusal, record)
 
     def note_unsettled(self, unsettled: Unsettled) -> None:
         """Record how many files are not settled yet."""
@@ -219,8 +219,8 @@ class Runs:
 
     def unsettled(self) -> Unsettled:
         """Return how many files were not settled when it was last recorded."""
-        said = self._read(_UNSETTLED)
-        return Unsettled() if said is None else Unsettled(int(said["count"]), bool(said["overflowed"]))
+        record = self._read(_UNSETTLED)
+        return Unsettled() if record is None else Unsettled(int(record["count"]), bool(record["overflowed"]))
 
     def undecided_audits(self) -> list[str]:
         """Return the folders whose newest audit was inconclusive: it missed so many assets that it pulled a brake."""
@@ -231,8 +231,8 @@ class Runs:
         rows = self._store.rows(sql, len(AUDITED) + 1, AUDITED, AUDITED + "\U0010ffff")
         return [str(row[0]) for row in rows]
 
-    def _write(self, name: str, said: dict[str, Any] | None) -> None:
-        value = None if said is None else json.dumps(said)
+    def _write(self, name: str, record: dict[str, Any] | None) -> None:
+        value = None if record is None else json.dumps(record)
         self._store.write(lambda conn: set_fact(conn, name, value))
 
     def _read(self, name: str) -> dict[str, Any] | None:
@@ -240,9 +240,9 @@ class Runs:
         return None if value is None else json.loads(value)
 
 
-def _read_as(kind: type[T], said: dict[str, Any]) -> T:
+def _read_as(kind: type[T], record: dict[str, Any]) -> T:
     """Return the value that a fact holds; an older release left out fields, and a newer one may have more."""
-    return kind(**{name: said[name] for name in kind._fields if name in said})
+    return kind(**{name: record[name] for name in kind._fields if name in record})
 
 
 def _of(job: str) -> str:

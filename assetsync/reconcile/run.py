@@ -76,7 +76,7 @@ class Reconciler:
         self._progress.phase("scan", self._ledger.intake.size() or None)
         result = self._scan()
         if self._adopt and not self._stopped():
-            self._site.preparer.dedupe.adopt_alike = True
+            self._site.preparer.dedupe.adopt_resembling = True
             self._ledger.queue.retry_blocked("resembles", self._clock.now())
             self._site.folder_listing.list_anew()
         # Audit before uploading: an audit that misses too much pulls a brake, which must stop these uploads.

@@ -48,11 +48,11 @@ def named(service: Service, names: Iterable[str]) -> Iterator[Asset]:
 
     If several names are so broad that each matches nearly everything, list everything once. Raise ServiceError.
     """
-    said = set(names)
-    if sum(map(is_broad, said)) > 1:
+    distinct = set(names)
+    if sum(map(is_broad, distinct)) > 1:
         yield from everything(service)
         return
-    for pattern in sorted(map(like_pattern, said)):
+    for pattern in sorted(map(like_pattern, distinct)):
         yield from _both(service, SearchRequest(searchfor=pattern, dbdirect=True, showrenditions=False))
 
 

@@ -45,54 +45,59 @@ class Dedupe:
     """The check of every file for equal content before its upload; shared by all workers."""
 
     def __init__(
-        self, context: Context, folder_listing: FolderListing, said: Callable[[FileRow], str], *, resend_changed: bool
+        self,
+        context: Context,
+        folder_listing: FolderListing,
+        metadata_digest: Callable[[FileRow], str],
+        *,
+        resend_changed: bool,
     ) -> None:
-        """Create the check; `said` returns the metadata digest of a file, or "" if its metadata cannot be read."""
+        """Create the check; `metadata_digest` returns "" for a file whose metadata cannot be read."""
         self._context = context
         self._ledger = context.ledger
         self._clock = context.clock
         self._folder_listing = folder_listing
-        self._said = said
+        self._metadata_digest = metadata_digest
         self._resend_changed = resend_changed
-        self.adopt_alike = False
+        self.adopt_resembling = False
         """Whether the operator confirmed that assets of the same name and size are the files (`reconcile --adopt`)."""
 
-    def stands_for(self, row: FileRow, md5: str | None) -> bool:
+    def spares_upload(self, row: FileRow, md5: str | None) -> bool:
         """Return whether the file is not to be sent now: its content was taken over, or it was postponed or blocked.
 
         Raise RootMissing, and the errors of `FolderListing.ensure`.
         """
-        if md5 is not None and self._stands_already(row, md5):
+        if md5 is not None and self._has_equal_content(row, md5):
             return True
         return not self._resend_changed and self._replaces_an_asset(row)
 
-    def _stands_already(self, row: FileRow, md5: str) -> bool:
+    def _has_equal_content(self, row: FileRow, md5: str) -> bool:
         """Take over an equal version or asset; block the file if an unreadable path leaves that undecided."""
         now = self._clock.now()
         hints = self._ledger.equal_content.hints(row, md5)
-        untold: FileUnreadable | None = None
+        unreadable: FileUnreadable | None = None
         try:
-            if hints.version and self._version_stands(row, md5, now):
+            if hints.version and self._takes_over_version(row, md5, now):
                 return True
         except FileUnreadable as error:
-            untold = error
-        if hints.asset and self._asset_stands(row, md5, now):
+            unreadable = error
+        if hints.asset and self._adopts_asset(row, md5, now):
             return True
-        if untold is not None:
+        if unreadable is not None:
             detail = (
-                f"{untold}; what was uploaded from there may have been moved here:"
+                f"{unreadable}; what was uploaded from there may have been moved here:"
                 " `assetsync retry --send-again PATH` uploads it in any case"
             )
             self._hold(row, "unreadable", detail, now)
-        return untold is not None
+        return unreadable is not None
 
-    def _version_stands(self, row: FileRow, md5: str, now: float) -> bool:
+    def _takes_over_version(self, row: FileRow, md5: str, now: float) -> bool:
         """Take over an equal version whose path holds another file now, or none.
 
         Raise FileUnreadable if no version can be taken over, and the path of a version that may have been moved here
         cannot be read.
         """
-        untold: FileUnreadable | None = None
+        unreadable: FileUnreadable | None = None
         for old in self._ledger.equal_content.equals(row, md5):
             # An older version of the same path is always past, even if it is still wanted (unmapped, then touched).
             elsewhere = old.path != row.path and old.wanted in (Wanted.YES, Wanted.UNMAPPED)
@@ -102,7 +107,7 @@ class Dedupe:
             except FileUnreadable as error:
                 # Neither take the asset away from an unreadable path, nor send a moved file again. A move keeps the
                 # inode, or the mtime if it goes to another disk; a copy has its own inode and mtime.
-                untold = error if row.inode == old.inode or row.mtime_ns == old.mtime_ns else untold
+                unreadable = error if row.inode == old.inode or row.mtime_ns == old.mtime_ns else unreadable
                 continue
             state = self._ledger.queue.take_over(row, old, md5, now)
             if state is not None:
@@ -111,23 +116,23 @@ class Dedupe:
                 log.info("taken over", path=printable(row.path), was=was, assetid=old.assetid, state=state)
             # `state` is None if a row changed in the meantime: a row that is still queued is prepared again.
             return True
-        if untold is not None:
-            raise untold
+        if unreadable is not None:
+            raise unreadable
         return False
 
-    def _asset_stands(self, row: FileRow, md5: str, now: float) -> bool:
+    def _adopts_asset(self, row: FileRow, md5: str, now: float) -> bool:
         """Adopt an equal asset that no row owns; return whether the file is not to be sent now."""
         assetid = self._ledger.equal_content.sighted(row, md5)
         if assetid is None:
-            return self._waits_for_another(row, md5, now) or self._resembles(row, md5, now)
-        if self._is_looked_for(row, assetid, now):
+            return self._waits_for_doubt(row, md5, now) or self._resembles(row, md5, now)
+        if self._lists_folder_again(row, assetid, now):
             return True
-        if self._ledger.queue.adopt(row, assetid, md5, self._said(row), now):
+        if self._ledger.queue.adopt(row, assetid, md5, self._metadata_digest(row), now):
             self._context.progress.adopted()
             log.info("adopted", path=printable(row.path), assetid=assetid, destfolderid=row.destfolderid)
         return True
 
-    def _waits_for_another(self, row: FileRow, md5: str, now: float) -> bool:
+    def _waits_for_doubt(self, row: FileRow, md5: str, now: float) -> bool:
         """Postpone a file while an undecided upload may have stored the equal asset that no row owns.
 
         A restored ledger does not know the uploads made after its copy, nor the bytes of the uploads in flight then. Of
@@ -145,27 +150,29 @@ class Dedupe:
 
         A name with `?` in place of characters that the service cannot show counts as the file's name, too.
         """
-        alike = self._ledger.equal_content
-        found = alike.resembling(row, sent_name(row.path.rpartition(b"/")[2]))
+        equal_content = self._ledger.equal_content
+        found = equal_content.resembling(row, sent_name(row.path.rpartition(b"/")[2]))
         if not found:
             return False
         first, *others = found
-        other = None if first.is_exact else alike.is_sent_as(row, first.name)
+        other = None if first.is_exact else equal_content.is_sent_as(row, first.name)
         if other is not None:
             detail = f"{first.assetid} may be what is uploaded as {printable(other.path)}: waits until that is decided"
             self._ledger.queue.postpone(row.id, now + _DECIDED_SOON, detail)
             return True
-        if self._is_looked_for(row, first.assetid, now):
+        if self._lists_folder_again(row, first.assetid, now):
             return True
-        may_adopt = self.adopt_alike and (first.is_exact or (not others and alike.is_only_match(row, first.name)))
-        if may_adopt and self._ledger.queue.adopt(row, first.assetid, md5, self._said(row), now):
+        may_adopt = self.adopt_resembling and (
+            first.is_exact or (not others and equal_content.is_only_match(row, first.name))
+        )
+        if may_adopt and self._ledger.queue.adopt(row, first.assetid, md5, self._metadata_digest(row), now):
             self._context.progress.adopted()
             log.info("adopted by name and size", path=printable(row.path), assetid=first.assetid)
             return True
         self._hold(row, "resembles", _resembling(first, others), now)
         return True
 
-    def _is_looked_for(self, row: FileRow, assetid: str, now: float) -> bool:
+    def _lists_folder_again(self, row: FileRow, assetid: str, now: float) -> bool:
         """List the folder again if its newest audit did not show an asset seen before, and postpone the file.
 
         Somebody may have deleted the asset: if it were adopted, it would never be found. The file is prepared again

@@ -98,7 +98,7 @@ class Preparer:
         self._rules = rules
         # Per unsettled sidecar: when the wait for it began, and when it was last checked (steady seconds).
         self._written_since: dict[bytes, tuple[float, float]] = {}
-        self.dedupe = Dedupe(context, folder_listing, self._said, resend_changed=rules.resend_changed)
+        self.dedupe = Dedupe(context, folder_listing, self._metadata_digest, resend_changed=rules.resend_changed)
 
     def is_listed(self, destfolderid: str) -> bool:
         """Return whether a file can be prepared for the folder without a listing before."""
@@ -159,17 +159,17 @@ class Preparer:
         except FileUnreadable as error:
             self._hold(row, "unreadable", str(error))
             return None
-        if not row.send_again and self.dedupe.stands_for(row, md5):
+        if not row.send_again and self.dedupe.spares_upload(row, md5):
             return None
         # The steps above may have taken long, and a sidecar may have appeared in the meantime.
         is_now = self._sidecars.changes == sidecar_changes and self._clock.steady() - opened_at < _NOW
-        told = self._told(row, mapping, is_alone=file.is_alone and is_now)
-        if told is None:
+        metadata = self._read_metadata(row, mapping, is_alone=file.is_alone and is_now)
+        if metadata is None:
             return None
         name = sent_name(row.path.rpartition(b"/")[2])
         boundary = self._context.token()
-        intent = Intent(row.id, row.destfolderid, name, boundary, row.stat, md5, told.digest)
-        request = UploadRequest(row.destfolderid, name, boundary, told.fields, told.language, told.options)
+        intent = Intent(row.id, row.destfolderid, name, boundary, row.stat, md5, metadata.digest)
+        request = UploadRequest(row.destfolderid, name, boundary, metadata.fields, metadata.language, metadata.options)
         return Ready(row, intent, request, body, file, sidecar_changes)
 
     def _keeps_changing(self, row: FileRow, settle: float) -> bool:
@@ -200,26 +200,26 @@ class Preparer:
         """Return whether any sidecar has changed since the metadata of the file was read."""
         return self._sidecars.changes != ready.sidecar_changes
 
-    def _told(self, row: FileRow, mapping: Mapping, *, is_alone: bool) -> FileMetadata | None:
+    def _read_metadata(self, row: FileRow, mapping: Mapping, *, is_alone: bool) -> FileMetadata | None:
         try:
-            told = self._sidecars.told(row.path, mapping, is_alone=is_alone)
+            metadata = self._sidecars.told(row.path, mapping, is_alone=is_alone)
         except SidecarError as error:
             if not self._is_being_written(row, [sidecar_for(row.path), *folder_sidecars(row.path)]):
                 self._hold(row, "sidecar", str(error))
             return None
-        written = [sidecar_for(row.path)] if told.has_own else []
+        written = [sidecar_for(row.path)] if metadata.has_own else []
         # A folder sidecar with a time in the future does not count as being written: every file of the folder would
         # wait.
-        if abs(self._clock.now() - told.folders_written) < self._rules.settle:
+        if abs(self._clock.now() - metadata.folders_written) < self._rules.settle:
             written += folder_sidecars(row.path)
         if written and self._is_being_written(row, written):
             return None
         # An empty sidecar was opened but not written yet: it does not count.
-        has_come = told.has_own and not told.own_is_empty
+        has_come = metadata.has_own and not metadata.own_is_empty
         waits = mapping.sidecars and not has_come and self._waits_for_sidecar(row)
-        return None if waits else told
+        return None if waits else metadata
 
-    def _said(self, row: FileRow) -> str:
+    def _metadata_digest(self, row: FileRow) -> str:
         """Return the metadata digest of a file that needs no upload; "" if its metadata cannot be read."""
         position = self._mappings.for_directory(row.path.rpartition(b"/")[0])
         try:
@@ -284,13 +284,13 @@ class Preparer:
             and not row.send_again
             and self._ledger.equal_content.has_size(row.id, row.destfolderid, row.size)
         ):
-            self._wait_for_its_like(row)
+            self._wait_for_equal_upload(row)
             md5 = digest(file, row.stat, stop=self._context.heartbeat.tick, tap=self._context.progress.hashed)
             # Check again, because hashing may take long.
-            self._wait_for_its_like(row)
+            self._wait_for_equal_upload(row)
         return md5
 
-    def _wait_for_its_like(self, row: FileRow) -> None:
+    def _wait_for_equal_upload(self, row: FileRow) -> None:
         """Postpone a large file and raise _PutOff while an undecided upload may have been the same file.
 
         If an upload was cut before its file was read to the end, and its path holds another file now, only the service

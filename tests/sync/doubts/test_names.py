@@ -71,7 +71,7 @@ def test_adopt_takes_question_marks_of_one_file(bare, others, expected):
         bare.write(path, content)
     bare.scan_and_send()
     lose_ledger(bare)
-    bare.site.preparer.dedupe.adopt_alike = True
+    bare.site.preparer.dedupe.adopt_resembling = True
     bare.scan_and_send()
     bare.live(60)
     assert set(bare.states().values()) == {expected}

@@ -224,11 +224,11 @@ def test_root_lost_before_sidecar_keeps_queue(world, monkeypatch):
     world.scan()
     away = world.root.with_name("away")
 
-    def stands_for(_row, _md5):
+    def spares_upload(_row, _md5):
         world.root.rename(away)
         return False
 
-    monkeypatch.setattr(world.site.preparer.dedupe, "stands_for", stands_for)
+    monkeypatch.setattr(world.site.preparer.dedupe, "spares_upload", spares_upload)
     assert world.send() == 1
     assert (world.posted(), world.row("a.jpg").state) == ([], State.QUEUED)
     assert "nor is anything else" in world.row("a.jpg").detail
@@ -243,12 +243,12 @@ def test_sidecar_during_preparation_is_sent(world, monkeypatch):
     world.write("a.jpg")
     world.scan()
 
-    def stands_for(_row, _md5):
+    def spares_upload(_row, _md5):
         world.write("a.jpg.yaml", b"description: late")
         world.hint("a.jpg.yaml")
         return False
 
-    monkeypatch.setattr(world.site.preparer.dedupe, "stands_for", stands_for)
+    monkeypatch.setattr(world.site.preparer.dedupe, "spares_upload", spares_upload)
     world.send()
     monkeypatch.undo()
     world.live(5)
