@@ -10,8 +10,7 @@ from assetsync.cli.output import note, write, write_json
 from assetsync.cli.show_request import show_call, with_explain
 from assetsync.config import SiteConfig
 from assetsync.errors import UsageError
-from assetsync.service.index import batches
-from assetsync.service.search import EVERYTHING, index_call
+from assetsync.service.index import EVERYTHING, batches, index_call
 from assetsync.text import printable
 
 _COST = (

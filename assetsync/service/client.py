@@ -7,23 +7,22 @@ httpx's own log lines.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Literal, TypeVar, cast
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Literal, TypeVar
 from urllib.parse import urlencode
 
 import httpx
 
-from assetsync.core.outcome import ANSWER_LIMIT
 from assetsync.errors import BadAnswer, KeyRefused, ServiceError, ServiceRefused, ServiceUnreachable
 from assetsync.model import Body, SearchRequest, Sent, UploadRequest
-from assetsync.service.errors import TRANSPORT_ERRORS, broken, refusal, unreachable
-from assetsync.service.index import read_index_answer
+from assetsync.service.errors import TRANSPORT_ERRORS, broken, unreachable
+from assetsync.service.index import INDEX_LIMIT, index_call, read_index_answer
 from assetsync.service.records import RecordStream
 from assetsync.service.redaction import Redaction
-from assetsync.service.search import SEARCH_PATH, Call, Wire, index_call, search_call
-from assetsync.service.settings import RawAnswer, ServiceSettings, checked_url, retry_after_seconds
-from assetsync.service.transport import Transport
-from assetsync.service.uploads import HEADERS, HttpConnection, Uploads, bounded
+from assetsync.service.search import SEARCH_PATH, Call, Wire, search_call
+from assetsync.service.transport import HEADERS, ServiceSettings, Transport, address, retry_after_seconds
+from assetsync.service.uploads import HttpConnection, Uploads
 
 __all__ = ["HttpService", "RawAnswer", "ServiceSettings", "Wire"]
 
@@ -38,9 +37,15 @@ STREAM_LIMIT = 2 * 1024**3
 
 _SLOWEST = 1024  # bytes a second: the lowest average rate of a stream, beyond the first read_timeout seconds of waiting
 
-_HTTP_ERROR = 400
 _NOT_BY_POST = (400, 404, 405, 501)
-_HTTP_REDIRECT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class RawAnswer:
+    """An unparsed answer; the key is redacted in `body`."""
+
+    content_type: str
+    body: bytes
 
 
 class HttpService:
@@ -52,9 +57,8 @@ class HttpService:
         self._redaction = Redaction(self._key)
         self._verb: Verb = "POST"
         self._verb_known = False
-        search_url = checked_url("service.base_url", settings.base_url).rstrip("/") + SEARCH_PATH
-        self._search_url = httpx.URL(search_url)
-        self._longest_answer = settings.read_timeout
+        self._search_url = address("service.base_url", settings.base_url.rstrip("/") + SEARCH_PATH)
+        self._patience = settings.read_timeout
         self._transport = Transport(settings)
         self._uploads = Uploads(settings, self._transport, self._redaction)
 
@@ -82,8 +86,8 @@ class HttpService:
         Raise UsageError for invalid parameters, and the errors of `model.Service.search`.
         """
         call = search_call(request, wire)
-        with self._either(lambda verb: self._open_search(call, verb)) as stream:
-            yield stream
+        with ExitStack() as stack:
+            yield self._either(lambda verb: stack.enter_context(self._open_search(call, verb)))
 
     def search_raw(self, request: SearchRequest, wire: Wire) -> RawAnswer:
         """Return the unparsed answer to one search in an output format of section 4.1, at most RAW_LIMIT bytes.
@@ -91,7 +95,8 @@ class HttpService:
         The key is redacted in it. Raises the errors of `search`, but does not look for an error in the answer.
         """
         with self._keyless(), self._call(search_call(request, wire), self._verb) as response:
-            return RawAnswer(_type_of(response), self._redaction.body(self._whole(response, RAW_LIMIT)))
+            body = b"".join(_chunks(response, self._patience, RAW_LIMIT))
+            return RawAnswer(response.headers.get("content-type", ""), self._redaction.body(body))
 
     def index(self, assetids: Sequence[str]) -> str:
         """Request indexing (interface section 4.2) of these ids, or of everything with the single id `all`.
@@ -100,46 +105,40 @@ class HttpService:
         `model.Service.index`.
         """
         call = index_call(assetids)
-        with self._either(lambda verb: self._ask_for_indexing(call, verb)) as message:
-            return self._redaction.text(message)
+        return self._redaction.text(self._either(lambda verb: self._ask_for_indexing(call, verb)))
 
     @contextmanager
     def _open_search(self, call: Call, verb: Verb) -> Iterator[RecordStream]:
         with self._keyless(), self._call(call, verb) as response:
-            chunks = _chunks(response, self._longest_answer)
-            stream = RecordStream(_type_of(response), chunks, self._redaction.forms)
+            chunks = _chunks(response, self._patience, STREAM_LIMIT)
+            stream = RecordStream(response.headers.get("content-type", ""), chunks, self._redaction.forms)
             stream.begin()
             yield stream
 
-    @contextmanager
-    def _ask_for_indexing(self, call: Call, verb: Verb) -> Iterator[str]:
+    def _ask_for_indexing(self, call: Call, verb: Verb) -> str:
         with self._keyless(), self._call(call, verb) as response:
-            code, message = read_index_answer(_type_of(response), self._whole(response, ANSWER_LIMIT))
-            if code != "0":
-                raise refusal(code, message)
-        yield message
+            body = b"".join(_chunks(response, self._patience, INDEX_LIMIT))
+            return read_index_answer(response.headers.get("content-type", ""), body)
 
-    @contextmanager
-    def _either(self, opened: Callable[[Verb], AbstractContextManager[T]]) -> Iterator[T]:
+    def _either(self, ask: Callable[[Verb], T]) -> T:
         """Call by POST; retry by GET if POST is not understood and no call has succeeded yet.
 
         The interface does not document the verb (section 4.1). POST keeps the key out of addresses and has room for any
         number of ids. A service that reads only the address refuses a POST, because it finds no key or no search entry.
         """
-        with ExitStack() as stack:
+        try:
+            answer = ask(self._verb)
+        except (KeyRefused, ServiceRefused, BadAnswer) as refused:
+            if self._verb_known or (isinstance(refused, BadAnswer) and refused.status not in _NOT_BY_POST):
+                raise
             try:
-                answer = stack.enter_context(opened(self._verb))
-            except (KeyRefused, ServiceRefused, BadAnswer) as refused:
-                if self._verb_known or (isinstance(refused, BadAnswer) and refused.status not in _NOT_BY_POST):
-                    raise
-                try:
-                    answer = stack.enter_context(opened("GET"))
-                except ServiceError:
-                    # GET failed, too, so the answer to the first request is the one that matters.
-                    raise refused from None
-                self._verb = "GET"
-            self._verb_known = True
-            yield answer
+                answer = ask("GET")
+            except ServiceError:
+                # GET failed, too, so the answer to the first request is the one that matters.
+                raise refused from None
+            self._verb = "GET"
+        self._verb_known = True
+        return answer
 
     @contextmanager
     def _call(self, call: Call, verb: Verb) -> Iterator[httpx.Response]:
@@ -163,14 +162,14 @@ class HttpService:
         try:
             # Other statuses mean nothing (observed).
             status = response.status_code
-            if status >= _HTTP_ERROR:
+            if status >= httpx.codes.BAD_REQUEST:
                 raise BadAnswer(
                     f"the answer was HTTP status {status}",
                     hint="see whether service.base_url is the service's, and its log",
                     retry_after=retry_after_seconds(response.headers.get("retry-after")),
                     status=status,
                 )
-            if status >= _HTTP_REDIRECT:
+            if status >= httpx.codes.MULTIPLE_CHOICES:
                 raise BadAnswer(
                     f"the answer was a redirect (HTTP status {status})",
                     hint="write the final address as service.base_url",
@@ -178,15 +177,6 @@ class HttpService:
             yield response
         finally:
             response.close()
-
-    def _whole(self, response: httpx.Response, limit: int) -> bytes:
-        try:
-            body = bounded(response.iter_raw(), limit, self._longest_answer)
-        except TRANSPORT_ERRORS as exc:
-            raise broken(exc, response) from exc
-        if len(body) > limit:
-            raise BadAnswer(f"the answer is longer than {limit} bytes")
-        return body
 
     @contextmanager
     def _keyless(self) -> Iterator[None]:
@@ -199,14 +189,10 @@ class HttpService:
             raise
 
 
-def _type_of(response: httpx.Response) -> str:
-    return cast("str", response.headers.get("content-type", ""))
-
-
-def _chunks(response: httpx.Response, patience: float) -> Iterator[bytes]:
+def _chunks(response: httpx.Response, patience: float, limit: int) -> Iterator[bytes]:
     """Yield an answer's bytes as they arrive, and translate the transport's errors.
 
-    Raise BadAnswer for an answer longer than STREAM_LIMIT, and ServiceUnreachable for an answer that arrives too
+    Raise BadAnswer for an answer longer than `limit` bytes, and ServiceUnreachable for an answer that arrives too
     slowly. Only seconds spent waiting for the answer count, not the consumer's time between chunks.
     """
     length = 0
@@ -224,6 +210,6 @@ def _chunks(response: httpx.Response, patience: float) -> Iterator[bytes]:
         length += len(chunk)
         if waited > patience + length / _SLOWEST:
             raise ServiceUnreachable("the answer of the service comes too slowly to wait for its end")
-        if length > STREAM_LIMIT:
-            raise BadAnswer(f"the answer is longer than {STREAM_LIMIT} bytes")
+        if length > limit:
+            raise BadAnswer(f"the answer is longer than {limit} bytes")
         yield chunk

@@ -1,4 +1,4 @@
-"""Split ids into calls of searchIndex (interface section 4.2) and read the answers.
+"""Encode calls of searchIndex (interface section 4.2) and read the answers.
 
 An answer is not always JSON: the documented sample is not. `client` sends the calls; `sync.readback.indexer` decides
 when they are due.
@@ -6,13 +6,16 @@ when they are due.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import quote_plus
 
-from assetsync.errors import BadAnswer, KeyRefused
-from assetsync.service.errors import refusal, text_of
+from assetsync.errors import BadAnswer, UsageError
+from assetsync.service.errors import refusal_in, text_of
 from assetsync.service.json_stream import charset_of
-from assetsync.service.search import checked_id
+from assetsync.service.search import Call, checked_id
+
+EVERYTHING = "all"
+"""The word for every asset in a call of searchIndex, which is therefore not a valid id."""
 
 BATCH_COUNT = 200
 """Most ids in one call."""
@@ -20,10 +23,14 @@ BATCH_COUNT = 200
 BATCH_LENGTH = 7000
 """Most encoded characters of one call's list: it still fits in a request line of 8,192 bytes (observed)."""
 
-_LIMIT = 64 * 1024
+INDEX_LIMIT = 64 * 1024
+"""Largest answer in bytes."""
+
 _VALUE = r"""\s*[:=]\s*(?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^'\\]|\\.)*)'|(?P<bare>[^,}"']*))"""
-_CODE = re.compile(r"""(?<![A-Za-z0-9_])["']?responsecode["']?""" + _VALUE, re.IGNORECASE)
-_MESSAGE = re.compile(r"""(?<![A-Za-z0-9_])["']?message["']?""" + _VALUE, re.IGNORECASE)
+_FORMS = {
+    name: re.compile(rf"""(?<![A-Za-z0-9_])["']?{name}["']?""" + _VALUE, re.IGNORECASE)
+    for name in ("responsecode", "message")
+}
 
 
 def batches(assetids: Iterable[str]) -> Iterator[list[str]]:
@@ -44,48 +51,50 @@ def batches(assetids: Iterable[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def read_index_answer(content_type: str, body: bytes) -> tuple[str, str]:
-    """Return the result code and the message as texts, however they are quoted.
+def index_call(assetids: Sequence[str]) -> Call:
+    """Return the call that requests indexing of these ids, or of everything with the single word `all`.
 
-    Code "0" means only that the call was accepted (observed: also for unknown ids, and while the database is down).
-    Raise KeyRefused for a refused key, BadAnswer for an answer that is not in the interface's form, and ServiceRefused
-    for an error answer without a result code.
+    Raise UsageError for an empty list and for an invalid id, such as `all` among other ids.
+    """
+    if not assetids:
+        raise UsageError("no ids to index", hint="give at least one asset id")
+    everything = [assetid.lower() for assetid in assetids] == [EVERYTHING]
+    ids = EVERYTHING if everything else ",".join(checked_id(assetid) for assetid in assetids)
+    return Call((("method", "searchIndex"),), (("assetid", ids),))
+
+
+def read_index_answer(content_type: str, body: bytes) -> str:
+    """Return the message of a success, which means only that the call was accepted.
+
+    Observed: also for unknown ids, and while the database is down. Raise KeyRefused or ServiceRefused for an error
+    answer, BadAnswer for an answer that is not in the interface's form.
     """
     text = body.decode(charset_of(content_type), "replace").strip()
-    if not text.startswith("{") or not text.endswith("}") or len(body) > _LIMIT:
+    if not text.startswith("{") or not text.endswith("}"):
         raise BadAnswer("the answer to searchIndex is not in the interface's form", hint="check service.base_url")
-    code, message = _strict(text) or _loose(text)
-    if isinstance(error := refusal(code, message), KeyRefused) and code != "0":
+    record = _read_json(text)
+    if record is None:
+        # Not strictly JSON, as the documented sample.
+        record = {name: _matched(found) for name, form in _FORMS.items() if (found := form.search(text))}
+    if (error := refusal_in(record)) is not None:
         raise error
-    return code, message
+    if not text_of(record.get("responsecode")):
+        raise BadAnswer("the answer to searchIndex has no result code")
+    return text_of(record.get("message"))
 
 
-def _strict(text: str) -> tuple[str, str] | None:
+def _read_json(text: str) -> dict[str, object] | None:
+    """Return the values of an answer by lower-case name; None if it is not JSON."""
     try:
         record = json.loads(text, strict=False)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(record, Mapping):
-        return None
-    named = {str(name).lower(): value for name, value in record.items()}
-    columns, data = named.get("columns"), named.get("data")
-    if isinstance(columns, list) and isinstance(data, list) and data and isinstance(data[0], list):
-        # The form of error answers to a search.
-        named = {str(name).lower(): value for name, value in zip(columns, data[0], strict=False)}
-    code = text_of(named.get("responsecode"))
-    if not code:
-        if "message" not in named:
-            raise BadAnswer("the answer to searchIndex has no result code")
-        raise refusal(text_of(named.get("errorcode")), text_of(named.get("message")))
-    return code, text_of(named.get("message"))
-
-
-def _loose(text: str) -> tuple[str, str]:
-    code = _CODE.search(text)
-    if code is None or not _matched(code):
-        raise BadAnswer("the answer to searchIndex has no result code")
-    message = _MESSAGE.search(text)
-    return _matched(code), _matched(message) if message else ""
+    named = {name.lower(): value for name, value in record.items()}
+    match named:
+        case {"columns": [*columns], "data": [[*row], *_]}:
+            # The form of error answers to a search.
+            return {str(name).lower(): value for name, value in zip(columns, row, strict=False)}
+    return named
 
 
 def _matched(match: re.Match[str]) -> str:

@@ -1,8 +1,7 @@
-"""Check the parameters of searchassets (interface section 4.1) and encode the calls of both search operations.
+"""Check the parameters of searchassets (interface section 4.1) and encode its calls.
 
-The module does no I/O: it turns a SearchRequest or a list of ids into a `Call`, and builds the entries for
-`searchfor`: queries in the index's syntax (section 4.1.1), and LIKE patterns for searches in the database. `client`
-sends the calls.
+The module does no I/O: it turns a SearchRequest into a `Call`, and builds the entries for `searchfor`: queries in the
+index's syntax (section 4.1.1), and LIKE patterns for searches in the database. `client` sends the calls.
 """
 
 import re
@@ -52,13 +51,6 @@ def term(text: str) -> str:
     """Return a plain term with all syntax escaped; several words become several terms."""
     words = [_escaped(word) for word in _words(text)]
     return " ".join(f"\\{word}" if word in _OPERATORS else word for word in words)
-
-
-def wildcard(beginning: str) -> str:
-    """Return the query for one word with this beginning: a trailing `*`; raises UsageError for several words."""
-    if len(_words(beginning)) != 1:
-        raise UsageError("a wildcard belongs to one word", hint="give the beginning of one word")
-    return f"{_escaped(beginning.strip())}*"
 
 
 def field(name: str, value: str) -> str:
@@ -242,9 +234,6 @@ Wire = Literal["row", "column", "jsonp", "wddx"]
 
 SEARCH_PATH = "/global/api2/search.cfc"
 
-EVERYTHING = "all"
-"""The word for every asset in a call of searchIndex, which is therefore not a valid id."""
-
 # The live service needs the names with two underscores; the interface documents the first two names without them.
 _SWITCHES: dict[Wire, tuple[tuple[str, str], ...]] = {
     "row": (),
@@ -273,15 +262,3 @@ class Call:
 def search_call(request: SearchRequest, wire: Wire = "row") -> Call:
     """Return the call of one search; raises UsageError that names the wrong parameter."""
     return Call((("method", "searchassets"), *_SWITCHES[wire]), tuple(form_of(request)))
-
-
-def index_call(assetids: Sequence[str]) -> Call:
-    """Return the call that requests indexing of these ids, or of everything with the single word `all`.
-
-    Raise UsageError for an empty list and for an invalid id, such as `all` among other ids.
-    """
-    if not assetids:
-        raise UsageError("no ids to index", hint="give at least one asset id")
-    everything = [assetid.lower() for assetid in assetids] == [EVERYTHING]
-    ids = EVERYTHING if everything else ",".join(checked_id(assetid) for assetid in assetids)
-    return Call((("method", "searchIndex"),), (("assetid", ids),))

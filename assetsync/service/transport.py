@@ -1,7 +1,9 @@
-"""A transport for httpx that limits the wait for each part of an answer, and that another thread can close.
+"""How requests reach the service: settings, TLS, and a transport for httpx that another thread can close.
 
-httpx's own time-outs begin anew with each byte: an answer that drips would never end. No connection is used twice,
-because a service may close a connection that it has kept just when it is used again, which would cost a doubt.
+The transport limits the wait for each part of an answer. httpx's own time-outs begin anew with each byte: an answer
+that drips would never end. No connection is used twice, because a service may close a connection that it has kept just
+when it is used again, which would cost a doubt. The configuration reads the settings from file, environment or
+credential.
 """
 
 import socket
@@ -10,13 +12,83 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any, cast
 from weakref import WeakSet
 
 import httpcore
 import httpx
+from pydantic import SecretStr
 
-from assetsync.service.settings import ServiceSettings, checked_url, tls_context
+from assetsync import __version__
+from assetsync.config.document.fields import Unusable
+from assetsync.config.values import web_address
+from assetsync.errors import ConfigError
+from assetsync.service.multipart import Credential
+
+HEADERS = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": f"assetsync/{__version__}"}
+"""Headers of every request."""
+
+_LONGEST_RETRY_AFTER = 3600.0
+"""Longest wait in seconds: one request an hour is no burden, and a proxy may ask for a day where it means minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """The settings of the client; timeouts in seconds.
+
+    `read_timeout` limits each silence of the service, and the total time of a short answer.
+    """
+
+    base_url: str
+    upload_url: str
+    api_key: SecretStr
+    credential: Credential = "api_key"
+    ca_file: str | None = None
+    proxy: str | None = None
+    connect_timeout: float = 10.0
+    read_timeout: float = 300.0
+
+
+def address(key: str, url: str) -> httpx.URL:
+    """Return an address of the configuration as httpx reads it; `key` is its place there.
+
+    Raise ConfigError, which does not quote the address, because it may contain a key.
+    """
+    try:
+        return httpx.URL(web_address(url))
+    except (Unusable, httpx.InvalidURL):
+        raise ConfigError([f"{key} is not an address: write http:// or https://, a host and a path"]) from None
+
+
+def tls_context(ca_file: str | None, *, and_system: bool = False) -> ssl.SSLContext:
+    """Return a TLS context that trusts the authorities of `ca_file` alone, or those of the system: without it, or too.
+
+    Raise ConfigError for an unusable file.
+    """
+    try:
+        context = ssl.create_default_context(cafile=None if and_system else ca_file)
+        if and_system and ca_file is not None:
+            context.load_verify_locations(cafile=ca_file)
+    except (OSError, ValueError) as exc:
+        problem = f"service.ca_file: {ca_file} cannot be used as a file of certificates ({exc}): name a PEM file"
+        raise ConfigError([problem]) from exc
+    return context
+
+
+def retry_after_seconds(header: str | None) -> float | None:
+    """Return the seconds that a Retry-After header asks for, at most an hour; None without a valid header."""
+    if header is None:
+        return None
+    header = header.strip()
+    if header.isascii() and header.isdigit():
+        return min(float(header[:10]), _LONGEST_RETRY_AFTER)
+    try:
+        seconds = parsedate_to_datetime(header).timestamp() - time.time()
+    except (ValueError, OverflowError, OSError):
+        return None
+    return min(max(seconds, 0.0), _LONGEST_RETRY_AFTER)
 
 
 class Transport(httpx.HTTPTransport):
@@ -24,7 +96,11 @@ class Transport(httpx.HTTPTransport):
 
     def __init__(self, settings: ServiceSettings, context: ssl.SSLContext | None = None) -> None:
         """Open no connection yet; `context` replaces that of the settings. Raise ConfigError for unusable settings."""
-        context = context or tls_context(settings)
+        urls = (settings.base_url, settings.upload_url, settings.proxy or "")
+        if context is None and not settings.ca_file and not any(url.startswith("https:") for url in urls):
+            # No address uses TLS: this context is never used, is fast to create and trusts no authority.
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context = context or tls_context(settings.ca_file)
         context.set_alpn_protocols(["http/1.1"])
         self._backend = _Backend(settings.read_timeout)
         self.tls = context
@@ -40,7 +116,7 @@ class Transport(httpx.HTTPTransport):
         if settings.proxy is None:
             self._pool = httpcore.ConnectionPool(**shared)
             return
-        proxy = httpx.Proxy(httpx.URL(checked_url("service.proxy", settings.proxy)))
+        proxy = httpx.Proxy(address("service.proxy", settings.proxy))
         url = httpcore.URL(
             scheme=proxy.url.raw_scheme, host=proxy.url.raw_host, port=proxy.url.port, target=proxy.url.raw_path
         )

@@ -11,19 +11,14 @@ from weakref import WeakSet
 
 import httpx
 
-from assetsync import __version__
 from assetsync.core.outcome import ANSWER_LIMIT, Reply, read_giving_up, read_silence, read_upload_answer
 from assetsync.errors import AssetsyncError, FileChanged, UsageError
 from assetsync.model import Answer, Body, Fault, Outcome, Sent, SentExtent, UploadRequest
 from assetsync.service.errors import TRANSPORT_ERRORS, unreachable
 from assetsync.service.multipart import Framed, Sending, frame
 from assetsync.service.redaction import Redaction
-from assetsync.service.settings import ServiceSettings, checked_url, retry_after_seconds
-from assetsync.service.transport import Transport
+from assetsync.service.transport import HEADERS, ServiceSettings, Transport, address, retry_after_seconds
 from assetsync.service.upload_connection import Line, Target, request_head, text_of_headers
-
-HEADERS = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": f"assetsync/{__version__}"}
-"""Headers of every request."""
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -39,7 +34,7 @@ class Uploads:
         self._transport = transport
         self.redaction = redaction
         self.by_proxy = settings.proxy is not None
-        self.url = url = httpx.URL(checked_url("service.upload_url", settings.upload_url))
+        self.url = url = address("service.upload_url", settings.upload_url)
         self.headers = {"Host": url.netloc.decode("ascii"), **HEADERS}
         self._target = Target(
             url.raw_host.decode("ascii"),
@@ -69,7 +64,7 @@ class Uploads:
                 )
             )
             with closing(response):
-                content = bounded(response.iter_raw(), ANSWER_LIMIT, self._read_timeout)
+                content = _read_answer(response.iter_raw(), self._read_timeout)
         except (*TRANSPORT_ERRORS, AssetsyncError) as exc:
             return upload.failed(exc)
         return upload.answered(response.status_code, response.headers.raw, content)
@@ -177,19 +172,17 @@ class HttpConnection:
         self._line.drop()
 
 
-def bounded(chunks: Iterable[bytes], limit: int, seconds: float) -> bytes:
-    """Read an answer up to a little over `limit` bytes.
+def _read_answer(chunks: Iterable[bytes], seconds: float) -> bytes:
+    """Read an answer up to a little over ANSWER_LIMIT bytes.
 
     Raises httpx.ReadTimeout if it takes longer than `seconds` in all, as if no answer had come.
     """
-    parts: list[bytes] = []
-    length = 0
+    answer = bytearray()
     began = time.monotonic()
     for chunk in chunks:
-        parts.append(chunk)
-        length += len(chunk)
-        if length > limit:
+        answer += chunk
+        if len(answer) > ANSWER_LIMIT:
             break
         if time.monotonic() - began > seconds:
             raise httpx.ReadTimeout("the answer took too long")
-    return b"".join(parts)
+    return bytes(answer)

@@ -5,16 +5,13 @@ secret, so errors name only its host and port. A receiver whose answer's head ne
 notices wait for this one. `notify` decides what is posted and when.
 """
 
-import ssl
-
 import httpx
 from pydantic import SecretStr
 
 from assetsync import __version__
 from assetsync.errors import BadAnswer
 from assetsync.service.errors import TRANSPORT_ERRORS, unreachable
-from assetsync.service.settings import ServiceSettings, checked_url, unusable_ca_file
-from assetsync.service.transport import Transport
+from assetsync.service.transport import ServiceSettings, Transport, address, tls_context
 
 _PATIENCE = 30.0
 _HEADERS = {
@@ -35,26 +32,21 @@ class Webhook:
         `ca_file` is trusted in addition to the system's authorities. `patience` limits in seconds each silence of the
         receiver, and the total time for the head of its answer.
         """
-        self._url = httpx.URL(checked_url("notify.webhook", url))
-        self._context = ssl.create_default_context()
-        if ca_file is not None:
-            try:
-                self._context.load_verify_locations(cafile=ca_file)
-            except (OSError, ValueError) as exc:
-                raise unusable_ca_file(ca_file, exc) from exc
-        if proxy is not None:
-            checked_url("service.proxy", proxy)
+        self._url = address("notify.webhook", url)
         self._settings = ServiceSettings(url, url, SecretStr(""), proxy=proxy, read_timeout=patience)
+        self._tls = tls_context(ca_file, and_system=True)
+        # Raises ConfigError for a proxy that cannot be used.
+        Transport(self._settings, self._tls)
 
     def post(self, body: bytes) -> int:
         """Post one JSON object and return the status of the answer.
 
         Raise ServiceUnreachable, and BadAnswer for any status but 2xx.
         """
-        transport = Transport(self._settings, self._context)
+        transport, timeout = Transport(self._settings, self._tls), self._settings.read_timeout
         try:
             with (
-                httpx.Client(transport=transport, trust_env=False) as client,
+                httpx.Client(transport=transport, trust_env=False, timeout=timeout) as client,
                 client.stream("POST", self._url, content=body, headers=_HEADERS) as response,
             ):
                 status = response.status_code

@@ -46,7 +46,7 @@ INTERFACE: dict[str, dict[str, str]] = {
     ),
     "Search, syntax": {
         "plain term": "term(text)",
-        "trailing *": "wildcard(",
+        "trailing *": '"harb*"',
         "<field>:<value>": "field(name, value)",
         "labels:(<label>)": "labels:(A)",
         "labels:(<label1>),(<label2>)": "labels(*given_names)",

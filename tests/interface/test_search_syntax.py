@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from assetsync.model import SearchRequest
 from assetsync.sandbox import Sandbox, SandboxSettings
-from assetsync.service.search import all_of, custom_field, field, labels, narrowed, term, wildcard
+from assetsync.service.search import all_of, custom_field, field, labels, narrowed, term
 
 KEY = "a-key-that-no-one-may-see"
 PHOTOS = "A6CE649FAA5F434EB513CA15656AB5AA"
@@ -149,13 +149,6 @@ def test_a_field_reads_back(name, value):
 @given(said)
 def test_a_term_reads_back(text):
     assert read(term(text)) == [("terms", *text.split())]
-
-
-@given(said)
-def test_wildcard_is_a_literal_word_and_a_star(text):
-    word = text.split()[0]
-    entry = wildcard(word)
-    assert (entry[-1], read(entry[:-1])) == ("*", [("terms", word)])
 
 
 @given(st.lists(said, min_size=1, max_size=3), names, said, identifiers, st.lists(said, min_size=1, max_size=3))

@@ -4,7 +4,8 @@ import pytest
 
 from assetsync.errors import UsageError
 from assetsync.model import SearchRequest
-from assetsync.service.search import index_call, search_call
+from assetsync.service.index import index_call
+from assetsync.service.search import search_call
 
 BASE = "http://dam/razuna/"
 

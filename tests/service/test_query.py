@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from assetsync.errors import UsageError
 from assetsync.service.multipart import sent_filename
-from assetsync.service.search import all_of, custom_field, field, ids_query, labels, like_pattern, term, wildcard
+from assetsync.service.search import all_of, custom_field, field, ids_query, labels, like_pattern, term
 
 
 def like(pattern: str, name: str) -> bool:
@@ -25,8 +25,6 @@ def like(pattern: str, name: str) -> bool:
         (ids_query(["A1", "B-2"]), "id:A1 OR id:B-2"),
         (term("harbour dawn"), "harbour dawn"),
         (term("a(b) AND c"), r"a\(b\) \AND c"),
-        (wildcard("harb"), "harb*"),
-        (wildcard("a*b"), r"a\*b*"),
         (field("keywords", "dawn"), "keywords:dawn"),
         (field("description", "old harbour"), "description:(old harbour)"),
         (field("description", "a:b"), r"description:a\:b"),
@@ -53,7 +51,6 @@ def test_a_query_is_written_so(query, expected):
         lambda: ids_query(["A1 OR id:B"]),
         lambda: ids_query(["A" * 65]),
         lambda: term("  "),
-        lambda: wildcard("two words"),
         lambda: field("a:b", "c"),
         labels,
         lambda: labels(""),
