@@ -39,7 +39,7 @@ def unreachable(exc: Exception, url: httpx.URL, *, proxy: bool = False) -> Servi
         )
     if isinstance(exc, httpx.ConnectError) and any(isinstance(cause, ssl.SSLError) for cause in causes):
         return ServiceUnreachable(f"a TLS connection with {where} failed", hint="check scheme and port")
-    if proxy and isinstance(exc, httpx.ConnectError | httpx.ConnectTimeout):
+    if isinstance(exc, httpx.ProxyError) or (proxy and isinstance(exc, httpx.ConnectError | httpx.ConnectTimeout)):
         return ServiceUnreachable(f"the proxy gave no connection to {where}", hint="check service.proxy")
     if isinstance(exc, UnicodeError) or any(isinstance(cause, socket.gaierror) for cause in causes):
         return ServiceUnreachable(f"the name of {where} could not be resolved", hint="check the address and the DNS")
@@ -47,8 +47,6 @@ def unreachable(exc: Exception, url: httpx.URL, *, proxy: bool = False) -> Servi
         return ServiceUnreachable(f"{where} did not accept a connection in time")
     if isinstance(exc, httpx.TimeoutException):
         return ServiceUnreachable(f"{where} did not answer in time")
-    if isinstance(exc, httpx.ProxyError):
-        return ServiceUnreachable(f"the proxy gave no connection to {where}", hint="check service.proxy")
     if isinstance(exc, httpx.ConnectError):
         return ServiceUnreachable(f"{where} could not be connected to", hint="check that the service runs")
     if isinstance(exc, httpx.RemoteProtocolError):

@@ -27,13 +27,6 @@ _WHOLE_ROW = re.compile(r'\[(?:[^"\[\]]|"(?:[^"\\]|\\.)*+")*+\]', re.DOTALL)
 _scan = json.JSONDecoder(strict=False, parse_constant=lambda _name: None).raw_decode
 
 
-class _Malformed:
-    """The type of MALFORMED, a value that is complete but cannot be parsed."""
-
-
-MALFORMED = _Malformed()
-
-
 def charset_of(content_type: str) -> str:
     """Return the codec of an answer: ISO-8859-1 was observed, UTF-8 is the default of JSON."""
     match = _CHARSET.search(content_type)
@@ -48,13 +41,7 @@ class SlidingText:
         self._decoder = codecs.getincrementaldecoder(charset)(errors="replace")
         self._window = ""
         self._at = 0
-        self._forgotten = 0
         self._ended = False
-
-    @property
-    def position(self) -> int:
-        """The number of characters taken so far."""
-        return self._forgotten + self._at
 
     def peek(self) -> str:
         """Skip blanks and return the next character without taking it; "" at the end."""
@@ -81,12 +68,33 @@ class SlidingText:
             self._at = match.end()
         return match
 
-    def value(self, limit: int = VALUE_LIMIT) -> object:
-        """Take one JSON value; raises BadAnswer if it is cut, malformed or longer than `limit` characters."""
-        value = self._value(limit, may_be_malformed=False)
-        if value is MALFORMED:
-            raise BadAnswer("the search answer is not sound JSON")
-        return value
+    def value(self, limit: int = VALUE_LIMIT, *, is_row: bool = False) -> object:
+        """Take one JSON value; raises BadAnswer if it is cut, malformed or longer than `limit` characters.
+
+        With `is_row`, return None for a flat list that is complete but cannot be parsed.
+        """
+        if self.peek() == "":
+            raise cut()
+        while True:
+            try:
+                value, end = _scan(self._window, self._at)
+            except RecursionError as exc:
+                raise BadAnswer("the search answer is nested too deeply") from exc
+            except ValueError:
+                # The window's end cuts the value, or the value is malformed. Only a row that ends within the window is
+                # certain to be malformed.
+                if is_row and (whole := _WHOLE_ROW.match(self._window, self._at)):
+                    self._at = whole.end()
+                    return None
+            else:
+                # A number that ends at the window's end may continue.
+                if end < len(self._window) or not isinstance(value, (int, float)) or self._ended:
+                    self._at = end
+                    return value
+            if len(self._window) - self._at > limit:
+                raise BadAnswer(f"the search answer has a value longer than {limit} characters, or is no JSON")
+            if not self._grow(double=True):
+                raise self._unfinished()
 
     def rows(self) -> Iterator[object]:
         """Take the rows that are complete in the window, each with the comma after it: the fast path for many rows."""
@@ -101,10 +109,6 @@ class SlidingText:
             self._at = at = end + 1
             yield row
 
-    def row(self) -> object:
-        """Take one row; return MALFORMED for a flat list that is complete but cannot be parsed."""
-        return self._value(VALUE_LIMIT, may_be_malformed=True)
-
     def rest(self, limit: int) -> str:
         """Take the rest of the text; raises BadAnswer if it is longer than `limit` characters."""
         parts = [self._window[self._at :]]
@@ -118,35 +122,11 @@ class SlidingText:
                 raise BadAnswer(f"an answer of this form may have {limit} characters, and this one has more")
         return "".join(parts)
 
-    def _value(self, limit: int, *, may_be_malformed: bool) -> object:
-        if self.peek() == "":
-            raise cut()
-        while True:
-            try:
-                value, end = _scan(self._window, self._at)
-            except RecursionError as exc:
-                raise BadAnswer("the search answer is nested too deeply") from exc
-            except ValueError:
-                # The window's end cuts the value, or the value is malformed. Only a row that ends within the window is
-                # certain to be malformed.
-                if may_be_malformed and (whole := _WHOLE_ROW.match(self._window, self._at)):
-                    self._at = whole.end()
-                    return MALFORMED
-            else:
-                # A number that ends at the window's end may continue.
-                if end < len(self._window) or not isinstance(value, (int, float)) or self._ended:
-                    self._at = end
-                    return value
-            if len(self._window) - self._at > limit:
-                raise BadAnswer(f"the search answer has a value longer than {limit} characters, or is no JSON")
-            if not self._grow(double=True):
-                return self._unfinished()
-
-    def _unfinished(self) -> object:
-        """Raise BadAnswer if the answer's end cuts a value; return MALFORMED if the text is no value."""
+    def _unfinished(self) -> BadAnswer:
+        """Return the error for the rest of the answer, which is a cut value or none."""
         if self._window[self._at] in '[{"' or self._window[self._at :].isalnum():
-            raise cut()
-        return MALFORMED
+            return cut()
+        return BadAnswer("the search answer is not sound JSON")
 
     def _grow(self, *, double: bool = False) -> bool:
         """Read until there is more text, with `double` until the unread text has doubled; return False at the end."""
@@ -163,7 +143,6 @@ class SlidingText:
                 text = self._decoder.decode(chunk)
             parts.append(text)
             length += len(text)
-        self._forgotten += self._at
         self._window, self._at = "".join(parts), 0
         return length > before
 

@@ -62,7 +62,7 @@ def _every(search: Search, request: SearchRequest, size: int) -> Generator[Asset
         return
     # A service may return fewer rows than requested and may count them by kind, so the step is the number of assets of
     # the most frequent kind. A step that is too short costs a call; a step that is too long would skip rows.
-    step = min(size, first.most_of_a_kind)
+    step = min(size, max(first.kinds.values(), default=1))
     second = _Page(first.ids)
     yield from second.read(search, replace(request, startrow=2, maxrows=size))
     if second.rows == first.rows:
@@ -98,12 +98,7 @@ class _Page:
         self.overflows = False
         self.rows = 0
         """A hash of the asset ids in their order."""
-        self._kinds: Counter[str] = Counter()
-
-    @property
-    def most_of_a_kind(self) -> int:
-        """The number of assets of the most frequent kind."""
-        return max(self._kinds.values(), default=1)
+        self.kinds: Counter[str] = Counter()
 
     def read(self, search: Search, request: SearchRequest) -> Iterator[Asset]:
         """Yield the assets that were neither on the page before nor earlier on this page."""
@@ -116,7 +111,7 @@ class _Page:
                 self.overflows = self.overflows or (not seen and len(self.ids) >= most)
                 if not (seen or self.overflows):
                     self.ids.add(asset.id)
-                    self._kinds[asset.kind] += 1
+                    self.kinds[asset.kind] += 1
                 if not seen and asset.id not in self._before:
                     self.new += 1
                     yield asset

@@ -15,7 +15,7 @@ from defusedxml.ElementTree import fromstring
 from assetsync.errors import BadAnswer
 from assetsync.model import Asset
 from assetsync.service.errors import refusal_in, text_of
-from assetsync.service.json_stream import MALFORMED, SlidingText, charset_of, cut
+from assetsync.service.json_stream import SlidingText, charset_of, cut
 from assetsync.text import decoded
 
 
@@ -190,9 +190,6 @@ def _size(value: object) -> int | None:
 WHOLE_LIMIT = 8 * 1024 * 1024
 """Largest answer in characters that is read whole: by columns, or WDDX."""
 
-EARLY_LIMIT = 2 * 1024 * 1024
-"""Characters of rows that are kept until the columns are known, if an answer names the columns last."""
-
 _KEPT = frozenset({"columns", "data", "rowcount", "responsecode", "message", "errorcode", "detail", "id"})
 
 _CALLBACK = re.compile(r"[A-Za-z_$][\w$.]{0,99}\s*\(")
@@ -271,20 +268,18 @@ class RecordStream:
                 raise BadAnswer("the search answer is not an object of distinct names")
             name = name.lower()
             text.take(":")
-            if name == "data" and text.peek() == "[":
+            is_data = name == "data"
+            if is_data and self._reader is not None and text.peek() == "[":
                 record[name] = None
-                if self._reader is None:
-                    # DATA before COLUMNS was not observed, but the names of a JSON object have no order.
-                    record[name] = self._early_rows()
-                else:
-                    yield from self._assets_of(self._rows())
+                yield from self._assets_of(self._rows())
             else:
-                record[name] = value = text.value(WHOLE_LIMIT) if name == "data" else text.value()
+                # Rows before COLUMNS were not observed, but the names of a JSON object have no order.
+                value = text.value(WHOLE_LIMIT) if is_data and text.peek() == "{" else text.value()
                 if name == "columns" and isinstance(value, list):
                     self._reader = RowReader(value, self._secrets)
-                if name not in _KEPT:
-                    # Unused values are dropped, because their number has no limit.
-                    del record[name]
+                # Unused values are dropped, because their number has no limit.
+                if name in _KEPT:
+                    record[name] = value
             if text.peek() != ",":
                 break
             text.take(",")
@@ -323,21 +318,11 @@ class RecordStream:
             return
         while True:
             yield from text.rows()
-            row = text.row()
-            yield None if row is MALFORMED else row
+            yield text.value(is_row=True)
             if text.peek() != ",":
                 break
             text.take(",")
         text.take("]")
-
-    def _early_rows(self) -> list[object]:
-        rows: list[object] = []
-        start = self._text.position
-        for row in self._rows():
-            rows.append(row)
-            if self._text.position - start > EARLY_LIMIT:
-                raise BadAnswer(f"the search answer holds over {EARLY_LIMIT} characters before it names the columns")
-        return rows
 
 
 def _rows_of_columns(columns: Sequence[object]) -> list[object]:

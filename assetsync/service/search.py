@@ -6,8 +6,9 @@ index's syntax (section 4.1.1), and LIKE patterns for searches in the database. 
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Literal
 from urllib.parse import urlencode
 
@@ -118,9 +119,6 @@ _CHOICES = {
     "datecreateparam": (">", "<", "=>", "=<", "between"),
     "datechangeparam": (">", "<", "=>", "=<", "between"),
 }
-_DAY = re.compile(r"\d{4}-\d\d-\d\d|\d{8}", re.ASCII)
-_COMPACT_DAY = re.compile(r"\d{8}", re.ASCII)
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII)
 # The service accepts a comma-separated list of folders, too (observed, with dbdirect).
 _FOLDERS = re.compile(r"[A-Za-z0-9_-]{1,64}(?:,[A-Za-z0-9_-]{1,64})*")
 _MOST_ROWS = 2**31 - 1  # the largest number that a database accepts
@@ -166,17 +164,15 @@ def _check_text(name: str, value: str) -> None:
         if not _FOLDERS.fullmatch(value):
             raise _wrong(name, f"is {value[:80]!r}", "a folder id has 1 to 64 letters, digits, _ and -")
     elif name in ("datecreate", "datechange"):
-        _day(name, value)
+        _check_date(name, value, "yyyy-mm-dd or yyyymmdd", "%Y-%m-%d", "%Y%m%d")
     elif name.endswith("range"):
-        days = value.split(" TO ")
-        if len(days) != 2 or not all(_COMPACT_DAY.fullmatch(day) for day in days):  # noqa: PLR2004 - both ends
-            raise _wrong(name, f"is {value[:40]!r}", "write it as yyyymmdd TO yyyymmdd")
-        if _day(name, days[1]) < _day(name, days[0]):
+        start, _to, stop = value.partition(" TO ")
+        for day in (start, stop):
+            _check_date(name, day, "yyyymmdd TO yyyymmdd", "%Y%m%d")
+        if stop < start:
             raise _wrong(name, "ends before it begins", "give the earlier day first")
-    elif _MOMENT.fullmatch(value):
-        _parsed(name, value, "%Y-%m-%d %H:%M:%S")
     else:
-        raise _wrong(name, f"is {value[:40]!r}", "write it as yyyy-mm-dd hh:mm:ss")
+        _check_date(name, value, "yyyy-mm-dd hh:mm:ss", "%Y-%m-%d %H:%M:%S")
 
 
 def _check_together(request: SearchRequest) -> None:
@@ -211,18 +207,13 @@ def _check_comparison(stem: str, given: Mapping[str, str]) -> None:
         raise _wrong(f"{stem}stop", f"lies before {stem}start", "give the earlier one as start")
 
 
-def _day(name: str, value: str) -> datetime:
-    if not _DAY.fullmatch(value):
-        raise _wrong(name, f"is {value[:40]!r}", "write it as yyyy-mm-dd or yyyymmdd")
-    return _parsed(name, value, "%Y-%m-%d" if "-" in value else "%Y%m%d")
-
-
-def _parsed(name: str, value: str, form: str) -> datetime:
-    try:
-        # The service's times have no zone (observed). UTC serves only to check the calendar.
-        return datetime.strptime(value, form).replace(tzinfo=UTC)
-    except ValueError as exc:
-        raise _wrong(name, f"is {value[:40]!r}", "there is no such day or time") from exc
+def _check_date(name: str, value: str, written: str, *forms: str) -> None:
+    for form in forms:
+        with suppress(ValueError):
+            # `strptime` also reads numbers without their leading zeros. Times of the service have no zone (observed).
+            if datetime.strptime(value, form).strftime(form) == value:  # noqa: DTZ007
+                return
+    raise _wrong(name, f"is {value[:40]!r}", f"write an existing date as {written}")
 
 
 def _wrong(name: str, problem: str, hint: str) -> UsageError:

@@ -100,7 +100,8 @@ def test_invalid_parameters_are_exit_2(filled, options):
 @pytest.mark.parametrize("day", ["2026-13-45", "20261345"])
 def test_invalid_date_is_quoted_as_typed(filled, day):
     result = filled.run("search", "harbour*", "--datecreate", day)
-    assert (result.code, result.err) == (2, f"Error: datecreate is '{day}': there is no such day or time\n")
+    hint = "write an existing date as yyyy-mm-dd or yyyymmdd"
+    assert (result.code, result.err) == (2, f"Error: datecreate is '{day}': {hint}\n")
 
 
 @pytest.mark.parametrize(

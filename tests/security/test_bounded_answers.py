@@ -15,9 +15,9 @@ from assetsync.errors import BadAnswer, ServiceError, ServiceUnreachable
 from assetsync.model import SearchRequest
 from assetsync.service.client import HttpService, ServiceSettings
 from assetsync.service.json_stream import VALUE_LIMIT
-from assetsync.service.records import EARLY_LIMIT, LONGEST_TEXT, WHOLE_LIMIT, RecordStream, RowReader
+from assetsync.service.records import LONGEST_TEXT, WHOLE_LIMIT, RecordStream, RowReader
 
-MOST = 4 * max(EARLY_LIMIT, WHOLE_LIMIT, VALUE_LIMIT)
+MOST = 4 * max(WHOLE_LIMIT, VALUE_LIMIT)
 JSON = "application/json;charset=UTF-8"
 PIECE = b"x" * 65536
 
