@@ -189,7 +189,7 @@ class IgnoreRules:
 
 
 class Plan:
-    """Decides what is mapped, what is ignored and where sidecars are enabled (`tree.scan.ScanPlan`)."""
+    """Decides what is mapped, what is ignored and where sidecars are enabled; b"" is the root itself."""
 
     def __init__(self, mappings: Mappings, ignore: Sequence[str]) -> None:
         self.mappings = mappings

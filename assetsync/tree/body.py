@@ -9,7 +9,6 @@ import hashlib
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from itertools import pairwise
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, TypeVar
 
@@ -23,13 +22,6 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 
-class _End:
-    """The iterator ended, by itself or with an error."""
-
-    def __init__(self, error: BaseException | None) -> None:
-        self.error = error
-
-
 def ahead(items: Iterator[Item], *, depth: int) -> Generator[Item, None, None]:
     """Yield what `items` yields, in order, with at most `depth` items drawn and not yet taken.
 
@@ -37,31 +29,28 @@ def ahead(items: Iterator[Item], *, depth: int) -> Generator[Item, None, None]:
     closed early; an item that is being drawn then is waited for.
     """
     free = threading.Semaphore(depth)
-    drawn: SimpleQueue[Item | _End] = SimpleQueue()
+    # What ended the iterator comes last; it is StopIteration where no error did.
+    drawn: SimpleQueue[tuple[Item] | BaseException] = SimpleQueue()
     closed = threading.Event()
 
     def draw() -> None:
-        error: BaseException | None = None
         try:
             while free.acquire() and not closed.is_set():
-                drawn.put(next(items))
-        except StopIteration:
-            pass
+                drawn.put((next(items),))
         except BaseException as exc:  # noqa: BLE001 - raised again by the one who draws from the queue
-            error = exc
-        drawn.put(_End(error))
+            drawn.put(exc)
 
     thread = threading.Thread(target=draw, name="read-ahead", daemon=True)
     thread.start()
     try:
         while True:
             item = drawn.get()
-            if isinstance(item, _End):
-                if item.error is not None:
-                    raise item.error
+            if isinstance(item, StopIteration):
                 return
+            if isinstance(item, BaseException):
+                raise item
             free.release()
-            yield item
+            yield item[0]
     finally:
         closed.set()
         free.release()
@@ -215,31 +204,28 @@ def prefix_digests(
     """Return the MD5 of the first n bytes of file plus `tail`, for each n in `lengths`, in one pass over the file.
 
     `tail` is the closing boundary of the body in which the file was sent. Lengths beyond file and tail are missing from
-    the result. The file need not be the version that was sent: a matching prefix is proof in itself. Raise ValueError
-    for a negative length, FileUnreadable, and ReadStopped as `digest` does.
+    the result. The file need not be the version that was sent: a matching prefix is proof in itself. Raise
+    FileUnreadable, and ReadStopped as `digest` does.
     """
-    wanted = sorted({0, *lengths})
-    if wanted[0] < 0:
-        raise ValueError(f"no file has a prefix of {wanted[0]} bytes")
     hasher = _hasher()
-    found = {0: _hexdigest(hasher)}
+    found: dict[int, str] = {}
     at = 0
     size = open_file.stat.size
-    for here, there in pairwise(wanted):
-        if there > size + len(tail):
-            break
-        while at < min(there, size):
+    for length in sorted(length for length in set(lengths) if length <= size + len(tail)):
+        while at < length:
             if stop():
                 raise ReadStopped(f"{shown(open_file.path)} was not read to the end")
-            chunk = open_file.read(min(CHUNK, min(there, size) - at), at)
+            if at < size:
+                chunk = open_file.read(min(CHUNK, min(length, size) - at), at)
+            else:
+                chunk = tail[at - size : length - size]
             if not chunk:
                 # The file was truncated after it was opened; the bytes beyond its new end are unknown.
-                return {length: found[length] for length in lengths if length in found}
+                return found
             hasher.update(chunk)
             at += len(chunk)
-        hasher.update(tail[max(0, here - size) : max(0, there - size)])
-        found[there] = _hexdigest(hasher)
-    return {length: found[length] for length in lengths if length in found}
+        found[length] = _hexdigest(hasher)
+    return found
 
 
 def _hashed(file: OpenFile, expected: FileStat) -> Iterator[tuple[bytes, str]]:

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
-from typing import IO, NamedTuple, Self
+from typing import IO, NamedTuple
 
 from assetsync.model import CachedFolder
 from assetsync.tree.folder_digest import Signature
@@ -119,12 +119,6 @@ class Spool:
         if self._file is not None:
             self._file.close()
             self._file = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
 
 class Lister:

@@ -13,6 +13,7 @@ keep showing the folder beneath a disk that was mounted on the root later, and w
 import errno
 import os
 import stat
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -87,28 +88,17 @@ class OpenFile:
     def read(self, length: int, offset: int) -> bytes:
         """Read `length` bytes at `offset`, fewer only at the end of the file; raises FileUnreadable."""
         try:
-            piece = os.pread(self._fd, length, offset)
-            if len(piece) == length or not piece:
-                return piece
-            pieces = [piece]
-            got = len(piece)
-            while got < length and (piece := os.pread(self._fd, length - got, offset + got)):
-                pieces.append(piece)
-                got += len(piece)
+            content = os.pread(self._fd, length, offset)
+            while 0 < (got := len(content)) < length and (more := os.pread(self._fd, length - got, offset + got)):
+                content += more
         except OSError as exc:
             raise _unreadable(self.path, exc) from exc
-        return b"".join(pieces)
+        return content
 
     def expect_sequence(self) -> None:
-        """Advise the kernel that the whole file will be read in order; raises FileUnreadable.
-
-        A kernel or file system that does not support the advice is ignored.
-        """
-        try:
+        """Advise the kernel, which may not support it, that the whole file will be read in order."""
+        with suppress(OSError):
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
-        except OSError as exc:
-            if exc.errno not in {errno.EINVAL, errno.ENOSYS, errno.ESPIPE}:
-                raise _unreadable(self.path, exc) from exc
 
     def close(self) -> None:
         """Close the descriptor; a second call does nothing."""
@@ -161,15 +151,13 @@ class Tree:
                 os.close(parent)
             status = os.fstat(fd)
             _expect_regular(path, status)
-            return OpenFile(path, fd, facts(status), is_alone=is_alone)
-        except OSError as exc:
+        except (OSError, NotRegular) as exc:
             if fd >= 0:
                 os.close(fd)
-            raise _translated(path, exc) from exc
-        except NotRegular:
-            if fd >= 0:
-                os.close(fd)
+            if isinstance(exc, OSError):
+                raise _translated(path, exc) from exc
             raise
+        return OpenFile(path, fd, facts(status), is_alone=is_alone)
 
     def lstat(self, path: bytes) -> FileStat | None:
         """Return the facts of the regular file at `path`, or None if no regular file exists there.
@@ -260,16 +248,7 @@ class Tree:
                 # A link to the root itself is a folder; no file has this name.
                 raise _error(errno.EXDEV)
         *folders, name = parts
-        fd = self._open_root(os.O_PATH)
-        try:
-            for folder in folders:
-                below = os.open(folder, WAYPOINT, dir_fd=fd)
-                os.close(fd)
-                fd = below
-        except OSError:
-            os.close(fd)
-            raise
-        return fd, name
+        return _descend(self._open_root(os.O_PATH), folders), name
 
 
 def _is_absent(folder: int, name: bytes) -> bool:
@@ -337,7 +316,7 @@ def resolve(root: int, root_path: bytes, parts: list[bytes]) -> list[bytes]:
                 if not done:
                     raise _error(errno.EXDEV)
                 done.pop()
-                fd = _swap(fd, _walk(root, done))
+                fd = _swap(fd, _descend(os.dup(root), done))
                 continue
             status = os.stat(part, dir_fd=fd, follow_symlinks=False)
             if stat.S_ISLNK(status.st_mode):
@@ -367,11 +346,13 @@ def _inside(root_path: bytes, target: bytes) -> bytes:
     raise _error(errno.EXDEV)
 
 
-def _walk(root: int, parts: list[bytes]) -> int:
-    fd = os.dup(root)
+def _descend(fd: int, folders: list[bytes]) -> int:
+    """Open a folder below an open one, one component after the other, and close all that are above; raises OSError."""
     try:
-        for part in parts:
-            fd = _swap(fd, os.open(part, WAYPOINT, dir_fd=fd))
+        for folder in folders:
+            below = os.open(folder, WAYPOINT, dir_fd=fd)
+            os.close(fd)
+            fd = below
     except OSError:
         os.close(fd)
         raise

@@ -8,11 +8,11 @@ The scan does not compare files with the ledger. The consumer decides with the `
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from heapq import merge
-from typing import Protocol
 
-from assetsync.core.metadata import FOLDER_SIDECAR
+from assetsync.core.mapping import Plan
+from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX
 from assetsync.model import NOWHERE, Seen
 from assetsync.tree.folder_digest import Looks, Notes, Signature, is_same, look_facts
 from assetsync.tree.listing import NOTHING, Frame, Kind, Lister, Spool, close, identity_of
@@ -22,35 +22,15 @@ from assetsync.tree.scan_report import MOVED_AWAY, ScanReport
 # Names that all folders on the stack hold in memory together before a folder is sorted on disk.
 SPILL_ABOVE = 50_000
 MOST_OPEN = 64
-SIDECAR = b".yaml"
 _SLASH = ord("/")
 _AFTER_SLASH = bytes([_SLASH + 1])
 _FORMAT = 0o170000
 _REGULAR = stat.S_IFREG
 
 
-class ScanPlan(Protocol):
-    """The configured rules for folders and files; paths are relative to the root, b"" is the root itself."""
-
-    def folders(self) -> Sequence[bytes]:
-        """Return the folder of each mapping, indexed by the position that `mapping_of` returns."""
-
-    def mapping_of(self, folder: bytes) -> int | None:
-        """Return the position of the mapping with the longest path that holds the folder, None outside all mappings."""
-
-    def descend(self, folder: bytes) -> bool:
-        """Return whether the folder of a mapping is at or below this folder."""
-
-    def ignored(self, path: bytes, is_dir: bool, mapping: int | None) -> bool:
-        """Return whether the rules ignore the entry; a sidecar is ignored only together with its file or folder."""
-
-    def sidecars_on(self, mapping: int) -> bool:
-        """Return whether `*.yaml` files under the mapping are sidecars."""
-
-
 def scan(
     tree: Tree,
-    plan: ScanPlan,
+    plan: Plan,
     report: ScanReport,
     *,
     notes: Notes | None = None,
@@ -74,7 +54,7 @@ def scan(
 class _Walk:
     """A running scan: the stack of folders from the root to the current folder."""
 
-    def __init__(self, tree: Tree, plan: ScanPlan, report: ScanReport, notes: Notes | None, lister: Lister) -> None:
+    def __init__(self, tree: Tree, plan: Plan, report: ScanReport, notes: Notes | None, lister: Lister) -> None:
         self._tree = tree
         self._plan = plan
         self._report = report
@@ -89,7 +69,12 @@ class _Walk:
 
     def files(self) -> Iterator[Seen]:
         try:
-            self._begin()
+            try:
+                root = self._tree.open_folder(b"")
+            except OSError as exc:
+                self._report.mark_unreadable(b"", reason(exc))
+            else:
+                self._push(Frame(root, 0, self._plan.mapping_of(b""), hidden=False, linked=False), b"")
             while self._stack:
                 if self._stop():
                     return
@@ -107,14 +92,6 @@ class _Walk:
             for frame in self._stack:
                 close(frame)
             self._lister.spool.close()
-
-    def _begin(self) -> None:
-        try:
-            fd = self._tree.open_folder(b"")
-        except OSError as exc:
-            self._report.mark_unreadable(b"", reason(exc))
-            return
-        self._push(Frame(fd, 0, self._plan.mapping_of(b""), hidden=False, linked=False), b"")
 
     def _files_of(self, frame: Frame) -> Iterator[Seen]:  # noqa: C901, PLR0912, PLR0915 - a million times over
         """Yield files until the folder ends or a subfolder was entered."""
@@ -157,7 +134,7 @@ class _Walk:
                     if not is_ignored and self._blinds(frame, path, exc):
                         return
                     continue
-                is_sidecar = sidecars and name[-5:] == SIDECAR
+                is_sidecar = sidecars and name[-5:] == SUFFIX
                 if is_sidecar:
                     beside += 1
                 else:
@@ -223,18 +200,11 @@ class _Walk:
             if hidden and not frame.hidden:
                 self._report.ignored += 1
         if (hidden or covered is None) and not self._plan.descend(path):
-            self._report.mark_left(path, covered)
+            if covered is None:
+                self._report.mark_unmapped(path)
             return False
-        linked = frame.linked
         try:
-            try:
-                fd = open_unmarked(name[:-1], LISTABLE, frame.fd)
-            except OSError as exc:
-                # The entry was a link when it was listed, or became a link since.
-                if exc.errno not in {errno.ELOOP, errno.ENOTDIR} or linked or not self._tree.follow_symlinks:
-                    raise
-                fd = self._tree.open_folder(path)
-                linked = True
+            fd, linked = self._open_below(frame, name[:-1], path)
         except OSError as exc:
             if exc.errno not in ABSENT and exc.errno not in IRREGULAR:
                 self._report.mark_unreadable(path, reason(exc))
@@ -248,6 +218,16 @@ class _Walk:
             self._notes.reached(self._path + name, self._path, frame.quiet)
         self._push(below, name)
         return True
+
+    def _open_below(self, frame: Frame, name: bytes, path: bytes) -> tuple[int, bool]:
+        """Open a folder and return whether a link was followed to it or to one above it; raise OSError."""
+        try:
+            return open_unmarked(name, LISTABLE, frame.fd), frame.linked
+        except OSError as exc:
+            # The entry was a link when it was listed, or became a link since.
+            if exc.errno not in {errno.ELOOP, errno.ENOTDIR} or frame.linked or not self._tree.follow_symlinks:
+                raise
+        return self._tree.open_folder(path), True
 
     def _push(self, frame: Frame, name: bytes) -> None:
         report = self._report

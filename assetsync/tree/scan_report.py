@@ -50,10 +50,8 @@ class ScanReport:
         """Whether the scan reached its end, read everything on the way and found every mapped folder."""
         return self.finished and not self.unreadable_count and not self.missing_mappings
 
-    def mark_left(self, path: bytes, mapping: int | None) -> None:
-        """Count a folder that is not entered because it is unmapped; an ignored folder (`mapping` given) is skipped."""
-        if mapping is not None:
-            return
+    def mark_unmapped(self, path: bytes) -> None:
+        """Count a folder that neither is mapped nor leads to a mapping."""
         self.unmapped_count += 1
         if len(self.unmapped) < NAMED:
             self.unmapped.append(path)

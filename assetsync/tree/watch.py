@@ -26,7 +26,7 @@ from watchdog.events import (
     FileSystemEvent,
     FileSystemEventHandler,
 )
-from watchdog.observers.api import EventEmitter, ObservedWatch
+from watchdog.observers.api import ObservedWatch
 from watchdog.observers.inotify import InotifyObserver
 
 from assetsync.core.metadata import is_sidecar_name
@@ -120,16 +120,13 @@ class Watcher:
         """Watch folders that appeared or were replaced; return these and the folders that vanished, to be scanned."""
         changed = []
         for folder in self._folders:
-            identity = _identity(folder)
-            watched = self._watches.get(folder)
-            alive = watched is not None and self._is_alive(watched[0])
-            if watched is not None and (identity != watched[1] or not alive):
-                self._unwatch(folder)
-                watched = None
-                if identity is None:
-                    # Unmounted or renamed, for which the kernel may send no event.
-                    changed.append(folder)
-            if watched is None and identity is not None and self._watch(folder, identity, now):
+            was_watched, identity = folder in self._watches, _identity(folder)
+            if self._is_watched(folder, identity):
+                continue
+            if identity is None:
+                # It may have been unmounted or renamed, for which the kernel may send no event.
+                changed += [folder] * was_watched
+            elif self._watch(folder, identity, now):
                 changed.append(folder)
         return changed
 
@@ -151,13 +148,24 @@ class Watcher:
     def _watch_canary(self) -> None:
         """Watch the canary folder if it exists and is not watched; raises OSError."""
         folder, identity = self._canary, _identity(self._canary)
-        watched = self._watches.get(folder)
-        if watched is not None and (identity != watched[1] or not self._is_alive(watched[0])):
-            self._unwatch(folder)
-            watched = None
-        if watched is None and identity is not None:
+        if not self._is_watched(folder, identity) and identity is not None:
             watch = self._observer.schedule(_CanaryHandler(self._canary_seen), folder, event_filter=[FileClosedEvent])  # type: ignore[arg-type]
             self._watches[folder] = (watch, identity)
+
+    def _is_watched(self, folder: bytes, identity: tuple[int, int] | None) -> bool:
+        """Return whether the folder with this identity is watched; end a watch that has died or is of another."""
+        watch, watched = self._watches.get(folder, (None, None))
+        if watch is None:
+            return False
+        emitters = self._observer.emitters.copy()
+        if identity == watched and any(emitter.watch == watch and emitter.is_alive() for emitter in emitters):
+            return True
+        del self._watches[folder]
+        try:
+            self._observer.unschedule(watch)
+        except (KeyError, OSError) as error:
+            log.debug("was not watched any more", folder=os.fsdecode(folder), why=str(error))
+        return False
 
     def _watch(self, folder: bytes, identity: tuple[int, int], now: float) -> bool:
         if now < self._refused.get(folder, float("-inf")):
@@ -172,16 +180,6 @@ class Watcher:
         self._refused.pop(folder, None)
         self._watches[folder] = (watch, identity)
         return True
-
-    def _unwatch(self, folder: bytes) -> None:
-        watch, _ = self._watches.pop(folder)
-        try:
-            self._observer.unschedule(watch)
-        except (KeyError, OSError) as error:
-            log.debug("was not watched any more", folder=os.fsdecode(folder), why=str(error))
-
-    def _is_alive(self, watch: ObservedWatch) -> bool:
-        return any(_watches(emitter, watch) for emitter in self._observer.emitters.copy())
 
 
 def coverage() -> Coverage:
@@ -216,10 +214,6 @@ def _identity(folder: bytes) -> tuple[int, int] | None:
     except OSError:
         return None
     return (status.st_dev, status.st_ino)
-
-
-def _watches(emitter: EventEmitter, watch: ObservedWatch) -> bool:
-    return emitter.watch == watch and emitter.is_alive()
 
 
 class _Handler(FileSystemEventHandler):

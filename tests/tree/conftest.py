@@ -12,7 +12,7 @@ NOBODY = 65534
 
 
 class Plan:
-    """A ScanPlan over {folder: sidecars on}; `ignore` names the paths (b"x/" for folders) that rules leave out."""
+    """A scan's plan over {folder: sidecars on}; `ignore` names the paths (b"x/" for folders) that rules leave out."""
 
     def __init__(self, folders: Mapping[bytes, bool], ignore: frozenset[bytes]) -> None:
         self._folders = list(folders)

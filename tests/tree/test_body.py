@@ -302,9 +302,3 @@ def test_truncated_file_has_shorter_prefixes(written, tree: Tree):
     with tree.open(b"a.jpg") as file:
         os.truncate(path, 3)
         assert prefix_digests(file, [2, 5, 7], tail=b"--") == {2: md5(b"12")}
-
-
-def test_a_negative_length_is_a_mistake(written, tree: Tree):
-    written(b"12345")
-    with tree.open(b"a.jpg") as file, pytest.raises(ValueError, match="-1"):
-        prefix_digests(file, [3, -1])

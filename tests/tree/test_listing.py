@@ -1,6 +1,7 @@
 import errno
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 
@@ -9,7 +10,7 @@ from assetsync.tree.listing import Kind, Lister, Listing, Spool
 
 @pytest.fixture
 def spool() -> Iterator[Spool]:
-    with Spool() as spool:
+    with closing(Spool()) as spool:
         yield spool
 
 
@@ -103,7 +104,7 @@ def test_full_disk_error_names_the_sorting(make_tree, spool: Spool, monkeypatch:
 
 def test_missing_sort_folder_is_an_error(make_tree):
     root = make_tree(*NAMES)
-    with Spool("/nonexistent/place") as spool:
+    with closing(Spool("/nonexistent/place")) as spool:
         listing = listed(Lister(spool, lambda: False, 10), root)
     assert listing.error is not None
     assert listing.error.errno == errno.ENOENT
