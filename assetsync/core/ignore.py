@@ -51,7 +51,6 @@ BUILT_IN: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     ("a sidecar of another program", ("*.xmp", "*.pp3", "*.dop")),
 )
-_BUILT_IN = "built in: "
 _CHARACTER = re.compile(r"\\(.)|(.)", re.DOTALL)
 
 
@@ -67,11 +66,7 @@ class Rule:
     by_name: bool
     below: bool
     regex: re.Pattern[str]
-
-    @property
-    def is_built_in(self) -> bool:
-        """Whether the rule is one of `BUILT_IN`."""
-        return self.origin.startswith(_BUILT_IN)
+    is_built_in: bool
 
     @property
     def shows_hidden(self) -> bool:
@@ -91,7 +86,7 @@ class Rule:
         return found is not None and (self.below or found.end() == len(path))
 
 
-def read_rules(patterns: Iterable[str], origin: str) -> list[Rule]:
+def read_rules(patterns: Iterable[str], origin: str, *, is_built_in: bool = False) -> list[Rule]:
     """Read lines of gitignore syntax; empty lines, comments and patterns that name nothing produce no rule.
 
     Raise ValueError for a broken pattern.
@@ -115,6 +110,7 @@ def read_rules(patterns: Iterable[str], origin: str) -> list[Rule]:
                 below=bare.endswith("/**") or not raw.startswith("^"),
                 # A folder's name may contain a line break: `.` must match it.
                 regex=re.compile(raw, re.DOTALL),
+                is_built_in=is_built_in,
             )
         )
     return rules
@@ -122,7 +118,7 @@ def read_rules(patterns: Iterable[str], origin: str) -> list[Rule]:
 
 def built_in_rules() -> list[Rule]:
     """Return the rules that apply everywhere, before those of the configuration."""
-    return [rule for why, patterns in BUILT_IN for rule in read_rules(patterns, f"{_BUILT_IN}{why}")]
+    return [rule for why, patterns in BUILT_IN for rule in read_rules(patterns, f"built in: {why}", is_built_in=True)]
 
 
 def decide(rules: Sequence[tuple[Rule, str]], *, is_dir: bool) -> Rule | None:

@@ -44,51 +44,39 @@ def folders_above(path: bytes) -> Iterator[bytes]:
         yield path
 
 
-@dataclass(frozen=True, slots=True)
 class _RuleSet:
-    """The rules that apply in a mapping, weakest first.
+    """The rules that apply in a mapping, weakest first: the shared ones, then the mapping's own.
 
-    `shared` rules read the path from the root, `own` rules from the mapping's `folder`. `by_path` are the ignoring
-    rules that need more than a name; the flag is true for an own rule.
+    Shared rules read a path from the root, own rules read it from the mapping's folder.
     """
 
-    folder: bytes
-    shared: tuple[Rule, ...]
-    own: tuple[Rule, ...]
-    by_path: tuple[tuple[Rule, bool], ...]
-    sieve: NameSieve
+    def __init__(self, mapping: Mapping, shared: Sequence[Rule]) -> None:
+        own = read_rules(mapping.ignore, f"`ignore` of the mapping {printable(mapping.path) or '.'}")
+        self.folder = mapping.path
+        # Each with whether it is the mapping's own.
+        self._rules = [*((rule, False) for rule in shared), *((rule, True) for rule in own)]
+        # The ignoring rules that need more than a name.
+        self._by_path = [(rule, is_own) for rule, is_own in self._rules if rule.ignores and not rule.by_name]
+        self._sieve = NameSieve([*shared, *own])
 
     def may_match(self, path: bytes, name: bytes, *, is_dir: bool) -> bool:
         """Return quickly whether a rule might leave the path out; False is certain."""
-        if self.sieve.may_match(name):
+        if self._sieve.may_match(name):
             return True
-        if not self.by_path:
+        if not self._by_path:
             return False
         text, own_text = self._texts(path)
-        return any(rule.matches(own_text if is_own else text, is_dir=is_dir) for rule, is_own in self.by_path)
+        return any(rule.matches(own_text if is_own else text, is_dir=is_dir) for rule, is_own in self._by_path)
 
     def decide(self, path: bytes, *, is_dir: bool) -> Rule | None:
         """Return the rule that leaves out this path itself, without regard to the folders above it."""
         text, own_text = self._texts(path)
-        rules = [*((rule, text) for rule in self.shared), *((rule, own_text) for rule in self.own)]
-        return decide(rules, is_dir=is_dir)
+        return decide([(rule, own_text if is_own else text) for rule, is_own in self._rules], is_dir=is_dir)
 
     def _texts(self, path: bytes) -> tuple[str, str]:
         text = path.decode("utf-8", "surrogateescape")
         folder = self.folder
         return text, path[len(folder) + 1 :].decode("utf-8", "surrogateescape") if folder else text
-
-
-def _rule_set(mapping: Mapping, shared: Sequence[Rule]) -> _RuleSet:
-    own = read_rules(mapping.ignore, f"`ignore` of the mapping {printable(mapping.path) or '.'}")
-    by_path = [(rule, False) for rule in shared] + [(rule, True) for rule in own]
-    return _RuleSet(
-        folder=mapping.path,
-        shared=tuple(shared),
-        own=tuple(own),
-        by_path=tuple((rule, is_own) for rule, is_own in by_path if rule.ignores and not rule.by_name),
-        sieve=NameSieve([*shared, *own]),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,24 +99,13 @@ class IgnoreRules:
     def __init__(self, mappings: Mappings, site: Sequence[str]) -> None:
         self._mappings = mappings
         shared = [*built_in_rules(), *read_rules(site, "`ignore` of the site")]
-        self._sets = tuple(_rule_set(mapping, shared) for mapping in mappings.all)
+        self._sets = [_RuleSet(mapping, shared) for mapping in mappings.all]
         self._above: dict[bytes, tuple[Rule, bytes] | None] = {}
         self._here = self._look_at(b"")
 
     def ignored(self, path: bytes, is_dir: bool) -> bool:
         """Return whether a file or folder is left out."""
-        folder, _, name = path.rpartition(b"/")
-        here = self._here
-        if here.folder != folder:
-            here = self._look_at(folder)
-        rules = here.rules
-        if rules is None or (is_dir and self._mappings.has_at_or_below(path)):
-            return False
-        if here.ignored_by is not None:
-            return True
-        if not rules.may_match(path, name, is_dir=is_dir):
-            return False
-        return rules.decide(path, is_dir=is_dir) is not None
+        return self.rule(path, is_dir) is not None
 
     def why(self, path: bytes, is_dir: bool = False) -> str | None:
         """Return in words which rule leaves the path out; None if it is not ignored."""
@@ -141,13 +118,19 @@ class IgnoreRules:
 
     def rule(self, path: bytes, is_dir: bool = False) -> tuple[Rule, bytes] | None:
         """Return the rule that leaves the path out, and the path or the folder above that it matches; None without."""
-        if not self.ignored(path, is_dir):
+        folder, _, name = path.rpartition(b"/")
+        here = self._here
+        if here.folder != folder:
+            here = self._look_at(folder)
+        rules = here.rules
+        if rules is None or (is_dir and self._mappings.has_at_or_below(path)):
             return None
-        here = self._look_at(path.rpartition(b"/")[0])
         if here.ignored_by is not None:
             return here.ignored_by
-        rule_here = here.rules.decide(path, is_dir=is_dir) if here.rules else None
-        return (rule_here, path) if rule_here else None
+        if not rules.may_match(path, name, is_dir=is_dir):
+            return None
+        found = rules.decide(path, is_dir=is_dir)
+        return None if found is None else (found, path)
 
     def _look_at(self, folder: bytes) -> _Here:
         """Return the rules for a folder and keep them.

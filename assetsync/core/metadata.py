@@ -7,12 +7,13 @@ Every value stays the text that was written; only the placeholders in a mapping'
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
+from typing import Any
 
 from pydantic import ValidationError
 
-from assetsync.config.document.loader import Document, NotPlain, Problem, load
+from assetsync.config.document.loader import NotPlain, Problem, load
 from assetsync.config.document.metadata import PLACEHOLDER, Sidecar
 from assetsync.config.document.problems import dotted, problems_of
 from assetsync.core.names import printable, shown_text
@@ -44,6 +45,7 @@ SUFFIX = b".yaml"
 FOLDER_SIDECAR = b"_folder.yaml"
 DEFAULT_LANGUAGE = "1"
 _STANDS_FOR = {"{{": "{", "}}": "}"}
+_KEYS = [field.name for field in fields(Metadata) if field.name != "meta"]
 
 
 def is_sidecar_name(name: bytes) -> bool:
@@ -56,9 +58,9 @@ def sidecar_for(path: bytes) -> bytes:
     return path + SUFFIX
 
 
-def folder_sidecars(path: bytes) -> list[bytes]:
+def folder_sidecars(path: bytes) -> tuple[bytes, ...]:
     """Return the paths of the folder sidecars that apply to the file at `path`, from the root down."""
-    return [*_sidecars_down_to(path.rpartition(b"/")[0])]
+    return _sidecars_down_to(path.rpartition(b"/")[0])
 
 
 @lru_cache(maxsize=64)
@@ -86,11 +88,9 @@ def parse_sidecar(data: bytes, path: str) -> Metadata:
         raise _error(path, exc.problem) from exc
     if document.problems:
         raise _error(path, document.problems[0])
-    # A file that holds only comments has the value None; one that holds `---` has an empty text.
-    return Metadata() if document.value in (None, "") else _read(document, path)
-
-
-def _read(document: Document, path: str) -> Metadata:
+    if document.value in (None, ""):
+        # The file holds only comments, or only `---`.
+        return Metadata()
     try:
         sidecar = Sidecar.model_validate(document.value)
     except ValidationError as exc:
@@ -115,20 +115,12 @@ def merge(levels: Sequence[Metadata]) -> Metadata:
 
     An empty text replaces too: it removes the value of a level above.
     """
-    merged = Metadata()
+    merged: dict[str, Any] = {}
     meta: dict[str, str] = {}
     for level in levels:
         meta.update(level.meta)
-        merged = Metadata(
-            description=merged.description if level.description is None else level.description,
-            keywords=merged.keywords if level.keywords is None else level.keywords,
-            location=merged.location if level.location is None else level.location,
-            language=merged.language if level.language is None else level.language,
-            zip_extract=merged.zip_extract if level.zip_extract is None else level.zip_extract,
-            skip_event=merged.skip_event if level.skip_event is None else level.skip_event,
-            upl_template=merged.upl_template if level.upl_template is None else level.upl_template,
-        )
-    return replace(merged, meta=tuple(meta.items()))
+        merged.update((key, value) for key in _KEYS if (value := getattr(level, key)) is not None)
+    return Metadata(**merged, meta=tuple(meta.items()))
 
 
 def expand(metadata: Metadata, path: bytes) -> Metadata:

@@ -53,19 +53,10 @@ def shown_text(name: bytes) -> str:
 @lru_cache(maxsize=4096)
 def _matcher(sent: str) -> re.Pattern[str]:
     """Return a pattern that matches what `like_pattern` of the name would match in the service's database."""
-    pieces = [""]
-    gap = False
-    for character in sent:
-        if not character.isascii():
-            gap = True
-            continue
-        if gap:
-            pieces.append("")
-            gap = False
-        pieces[-1] += re.escape(character) if character.isalnum() or character in ".-" else "."
-    if gap:
-        pieces.append("")
-    first, *between = pieces
+    first, *between = (
+        "".join(re.escape(character) if character.isalnum() or character in ".-" else "." for character in piece)
+        for piece in re.split(r"[^\x00-\x7f]+", sent)
+    )
     # Each piece matches at its first position only. This loses no match; with backtracking, a name with many gaps would
     # take too long.
     last = f".*{between.pop()}" if between else ""

@@ -21,8 +21,9 @@ from assetsync.model import Answer, Fault, Outcome, SentExtent
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A known message of the service with its meaning; `pattern` is matched from its beginning, without regard to case.
+    """A known message of the service with its meaning, for an answer with a code of `codes` or a text like `pattern`.
 
+    The pattern is matched from the beginning of the text, whose whitespace is collapsed, without regard to case.
     `answer` is REFUSED only if it is known that nothing was stored; `shown` is the message in its readable form.
     """
 
@@ -33,10 +34,6 @@ class Message:
     pattern: re.Pattern[str]
     detail: str
     codes: frozenset[str] = frozenset()
-
-    def says(self, code: str, message: str) -> bool:
-        """Return whether an answer with this code and message (its whitespace collapsed) is this known message."""
-        return code in self.codes or self.pattern.match(message) is not None
 
 
 def _starts(pattern: str) -> re.Pattern[str]:
@@ -127,7 +124,7 @@ MESSAGES = (
 def known_message(code: str, text: str) -> Message | None:
     """Return the row that matches an answer with this result code and message; None for an unknown one."""
     plain = " ".join(text.split())
-    return next((message for message in MESSAGES if message.says(code, plain)), None)
+    return next((known for known in MESSAGES if code in known.codes or known.pattern.match(plain)), None)
 
 
 ANSWER_LIMIT = 1024 * 1024
@@ -159,11 +156,6 @@ class Reply:
 class _Unreadable(Exception):
     """The answer is not in a form of the interface; args are the reason word and the sentence."""
 
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(reason, detail)
-        self.reason = reason
-        self.detail = detail
-
 
 def refuses_key(message: str) -> bool:
     """Return whether this message, of any of the three operations, reports that the API key is not valid."""
@@ -193,7 +185,8 @@ def read_upload_answer(reply: Reply, left: SentExtent, *, redirectto: str | None
     try:
         fields = _read_fields(reply, redirectto)
     except _Unreadable as problem:
-        return read_silence(left, problem.detail, reason=problem.reason, retry_after=reply.retry_after)
+        reason, detail = problem.args
+        return read_silence(left, detail, reason=reason, retry_after=reply.retry_after)
     return _judge(fields, left, reply.retry_after)
 
 

@@ -60,11 +60,6 @@ def is_settled(seen: FileStat, now: float, settle: float) -> bool:
     return 0 <= seen.mtime_ns <= horizon and 0 <= seen.ctime_ns <= horizon
 
 
-def still_same(earlier: FileStat, later: FileStat) -> bool:
-    """Return whether two looks, `settle` apart, saw the same version."""
-    return earlier == later
-
-
 class PastUpload(NamedTuple):
     """An upload of a path: when it ended (seconds since the epoch), and whether a change of the file cut it off."""
 

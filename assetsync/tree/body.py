@@ -211,7 +211,7 @@ def prefix_digests(
     found: dict[int, str] = {}
     at = 0
     size = open_file.stat.size
-    for length in sorted(length for length in set(lengths) if length <= size + len(tail)):
+    for length in sorted(length for length in set(lengths) if 0 <= length <= size + len(tail)):
         while at < length:
             if stop():
                 raise ReadStopped(f"{shown(open_file.path)} was not read to the end")

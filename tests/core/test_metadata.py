@@ -401,8 +401,8 @@ def test_language_defaults_to_english():
 
 def test_the_paths_of_the_sidecars_of_a_file():
     assert sidecar_for(b"a/photo.jpg") == b"a/photo.jpg.yaml"
-    assert folder_sidecars(b"a/b/photo.jpg") == [b"_folder.yaml", b"a/_folder.yaml", b"a/b/_folder.yaml"]
-    assert folder_sidecars(b"photo.jpg") == [b"_folder.yaml"]
+    assert folder_sidecars(b"a/b/photo.jpg") == (b"_folder.yaml", b"a/_folder.yaml", b"a/b/_folder.yaml")
+    assert folder_sidecars(b"photo.jpg") == (b"_folder.yaml",)
 
 
 @pytest.mark.parametrize(

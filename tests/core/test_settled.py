@@ -11,7 +11,6 @@ from assetsync.core.settled import (
     is_settled,
     rest_after,
     rested,
-    still_same,
 )
 from assetsync.model import FileStat
 
@@ -56,12 +55,6 @@ def _stat(mtime: float, ctime: float) -> FileStat:
 )
 def test_one_look_settles_plausible_times(mtime, ctime, settled):
     assert is_settled(_stat(mtime, ctime), NOW, 5.0) is settled
-
-
-@pytest.mark.parametrize("field", FileStat._fields)
-def test_two_looks_agree_only_in_every_fact(field):
-    assert still_same(BASE, BASE)
-    assert not still_same(BASE, BASE._replace(**{field: 99}))
 
 
 def _whole(*ages: float) -> list[PastUpload]:

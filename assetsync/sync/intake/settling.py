@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
 
-from assetsync.core.settled import still_same
 from assetsync.model import FileStat
 
 
@@ -39,7 +38,7 @@ class Settling:
         with self._lock:
             looks = self._looks.setdefault(rest, {})
             earlier = looks.get(path)
-            if earlier is not None and still_same(earlier.stat, stat):
+            if earlier is not None and earlier.stat == stat:
                 return now - earlier.at >= rest
             if earlier is None and len(self) >= self._most:
                 self.overflowed = True
@@ -64,7 +63,7 @@ class Settling:
         with self._lock:
             for looks in self._looks.values():
                 look = looks.get(path)
-                if look is not None and still_same(look.stat, stat):
+                if look is not None and look.stat == stat:
                     del looks[path]
 
     def due(self, now: float, most: int | None = None) -> list[bytes]:
