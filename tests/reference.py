@@ -1,6 +1,7 @@
-"""The generated references of the guide: the configuration, the ledger, and the keys that JSON outputs share.
+"""The generated references of the guide: the configuration, the ledger, the keys of JSON outputs, and the states.
 
-The first is made of the models (keys, types, defaults) and the example (meanings), the others of the schemas.
+The first is made of the models (keys, types, defaults) and the example (meanings), the diagram of the states of their
+table, the others of the schemas.
 
 `python -m tests.reference` writes it anew; a test fails when it is not up to date.
 """
@@ -19,7 +20,9 @@ from assetsync.config.document.metadata import SaidWithPlaceholders
 from assetsync.config.models import Folder, KindFields, Section, SiteConfig
 from assetsync.config.schedule import Cron, Interval
 from assetsync.config.values import Listen
+from assetsync.core.states import TABLE, WANTED_AFTER, Next
 from assetsync.ledger import schema
+from assetsync.model import State
 
 ROOT = Path(__file__).parent.parent
 GUIDE = ROOT / "assetsync" / "guide"
@@ -165,14 +168,39 @@ def vocabulary() -> str:
     return "\n".join(lines)
 
 
-# Each stands in the page of its name.
-BLOCKS = {"configuration": table, "ledger": ledger, "json": vocabulary}
+def diagram() -> str:
+    """Draw the life of a wanted file version as a Mermaid state diagram, from the table alone."""
+    targets: dict[Next, list[State]] = {
+        Next.RESUMED: [State.STORED, State.IN_DOUBT, State.QUEUED],
+        Next.REOPENED: [State.IN_DOUBT, State.QUEUED],
+    }
+    edges: dict[tuple[State, State], list[str]] = {}
+    for event, row in TABLE.items():
+        if event in WANTED_AFTER:
+            continue
+        for state, to in row.items():
+            if to is Next.SAME or state in (State.SUPERSEDED, State.GONE):
+                continue
+            for target in targets[to] if isinstance(to, Next) else [to]:
+                edges.setdefault((state, target), []).append(str(event))
+    lines = ["```mermaid", "stateDiagram-v2", "    [*] --> queued"]
+    lines += [f"    {a} --> {b}: {' · '.join(events)}" for (a, b), events in edges.items() if a != b]
+    return "\n".join([*lines, "```"])
+
+
+# By the mark at which each stands: its page, and what makes it.
+BLOCKS = {
+    "configuration": ("configuration", table),
+    "ledger": ("ledger", ledger),
+    "json": ("json", vocabulary),
+    "states": ("promises-and-evidence", diagram),
+}
 
 
 def main() -> None:
     """Write the references into their pages."""
-    for mark, made in BLOCKS.items():
-        page = GUIDE / f"{mark}.md"
+    for mark, (name, made) in BLOCKS.items():
+        page = GUIDE / f"{name}.md"
         text = page.read_text("utf-8")
         before, rest = text.split(f"<!-- {mark} -->")
         text = f"{before}<!-- {mark} -->\n{made()}\n<!-- /{mark} -->{rest.split(f'<!-- /{mark} -->')[1]}"

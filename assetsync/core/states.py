@@ -143,25 +143,3 @@ def _rest(state: State, facts: Facts) -> State:
     if facts.wanted is Wanted.GONE:
         return State.GONE
     return state
-
-
-_TARGETS: Mapping[Next, tuple[State, ...]] = {
-    Next.RESUMED: (State.STORED, State.IN_DOUBT, State.QUEUED),
-    Next.REOPENED: (State.IN_DOUBT, State.QUEUED),
-}
-
-
-def diagram() -> str:
-    """Return the life of a wanted file version as a Mermaid state diagram, drawn from the table alone."""
-    context: dict[tuple[State, State], list[str]] = {}
-    for event, row in TABLE.items():
-        if event in WANTED_AFTER:
-            continue
-        for state, to in row.items():
-            if to is Next.SAME or state in _REST:
-                continue
-            for target in _TARGETS[to] if isinstance(to, Next) else (to,):
-                context.setdefault((state, target), []).append(str(event))
-    lines = ["stateDiagram-v2", "    [*] --> queued"]
-    lines += [f"    {a} --> {b}: {' · '.join(events)}" for (a, b), events in context.items() if a != b]
-    return "\n".join(lines)
