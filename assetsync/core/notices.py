@@ -5,10 +5,12 @@ recovery ends nothing, and a kind has at most one notice in APART seconds. Readi
 notices are left to `notify`.
 """
 
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+
+from pydantic import TypeAdapter, ValidationError
 
 APART = 15 * 60.0
 """Seconds between two notices of a kind."""
@@ -102,6 +104,9 @@ class _Reported:
         return replace(self, keys=tuple(keys), count=len(keys) if are_named else self.count)
 
 
+_SAVED = TypeAdapter(dict[Kind, _Reported])
+
+
 class NoticeTracker:
     """The reported problems of a site; they survive a restart through `saved` and `load`."""
 
@@ -118,11 +123,13 @@ class NoticeTracker:
 
     def saved(self) -> str:
         """Return the reported problems as JSON."""
-        return json.dumps({str(kind): asdict(reported) for kind, reported in sorted(self._reported.items())})
+        return _SAVED.dump_json(dict(sorted(self._reported.items()))).decode()
 
     def load(self, saved: str | None) -> None:
         """Add the problems that an earlier process reported; a value that cannot be read counts as none."""
-        self._reported = _read(saved) | self._reported
+        # If another release or a person wrote the value, at worst a notice is repeated.
+        with suppress(ValidationError):
+            self._reported = _SAVED.validate_json(saved or "{}") | self._reported
 
     def step(self, problems: Iterable[Problem], now: float, steady: float, delays: Delays = DELAYS) -> list[Notice]:
         """Return the due notices; a kind that is not among `problems` is unknown, and nothing changes for it."""
@@ -219,16 +226,3 @@ def _span(seconds: float) -> str:
     days, hours = divmod(hours, 24)
     parts = [f"{days} d" * bool(days), f"{hours} h" * bool(hours), f"{minutes} min" * bool(minutes and not days)]
     return " ".join(part for part in parts if part)
-
-
-def _read(saved: str | None) -> dict[Kind, _Reported]:
-    try:
-        return {
-            Kind(kind): _Reported(
-                tuple(map(str, value["keys"])), int(value["count"]), float(value["at"]), float(value["since"])
-            )
-            for kind, value in json.loads(saved or "{}").items()
-        }
-    except (ValueError, KeyError, TypeError, AttributeError):
-        # Another release or a person wrote the value: at worst a notice is repeated.
-        return {}

@@ -7,7 +7,7 @@ httpx's own log lines.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 from urllib.parse import urlencode
@@ -94,7 +94,7 @@ class HttpService:
 
         The key is redacted in it. Raises the errors of `search`, but does not look for an error in the answer.
         """
-        with self._keyless(), self._call(search_call(request, wire), self._verb) as response:
+        with self._call(search_call(request, wire), self._verb) as response:
             body = b"".join(_chunks(response, self._patience, RAW_LIMIT))
             return RawAnswer(response.headers.get("content-type", ""), self._redaction.body(body))
 
@@ -109,14 +109,14 @@ class HttpService:
 
     @contextmanager
     def _open_search(self, call: Call, verb: Verb) -> Iterator[RecordStream]:
-        with self._keyless(), self._call(call, verb) as response:
+        with self._call(call, verb) as response:
             chunks = _chunks(response, self._patience, STREAM_LIMIT)
             stream = RecordStream(response.headers.get("content-type", ""), chunks, self._redaction.forms)
             stream.begin()
             yield stream
 
     def _ask_for_indexing(self, call: Call, verb: Verb) -> str:
-        with self._keyless(), self._call(call, verb) as response:
+        with self._call(call, verb) as response:
             body = b"".join(_chunks(response, self._patience, INDEX_LIMIT))
             return read_index_answer(response.headers.get("content-type", ""), body)
 
@@ -142,10 +142,22 @@ class HttpService:
 
     @contextmanager
     def _call(self, call: Call, verb: Verb) -> Iterator[httpx.Response]:
-        """Post a form with the key in its body, method and switches in the address; by GET all are in the address.
+        """Send a call; the answer is read inside the block.
 
-        Raise ServiceUnreachable without an answer, BadAnswer for a redirect or a status of 400 or more.
+        Raise ServiceUnreachable without an answer, BadAnswer for a redirect or a status of 400 or more. The key is
+        redacted in every error, also of the block, because the service may quote it.
         """
+        try:
+            with closing(self._send(call, verb)) as response:
+                _check_status(response)
+                yield response
+        except ServiceError as exc:
+            exc.message = self._redaction.text(exc.message)
+            exc.args = (exc.message,)
+            raise
+
+    def _send(self, call: Call, verb: Verb) -> httpx.Response:
+        """Post a form with the key in its body, method and switches in the address; by GET all are in the address."""
         query, headers, form = list(call.query), HEADERS, None
         if verb == "GET":
             query += call.form(self._key)
@@ -154,39 +166,27 @@ class HttpService:
             headers = HEADERS | {"Content-Type": "application/x-www-form-urlencoded"}
         url = self._search_url.copy_with(params=query)
         try:
-            response = self._transport.handle_request(
+            return self._transport.handle_request(
                 httpx.Request(verb, url, headers=headers, content=form, extensions=self._transport.extensions)
             )
         except TRANSPORT_ERRORS as exc:
             raise unreachable(exc, url, proxy=self._uploads.by_proxy) from exc
-        try:
-            # Other statuses mean nothing (observed).
-            status = response.status_code
-            if status >= httpx.codes.BAD_REQUEST:
-                raise BadAnswer(
-                    f"the answer was HTTP status {status}",
-                    hint="see whether service.base_url is the service's, and its log",
-                    retry_after=retry_after_seconds(response.headers.get("retry-after")),
-                    status=status,
-                )
-            if status >= httpx.codes.MULTIPLE_CHOICES:
-                raise BadAnswer(
-                    f"the answer was a redirect (HTTP status {status})",
-                    hint="write the final address as service.base_url",
-                )
-            yield response
-        finally:
-            response.close()
 
-    @contextmanager
-    def _keyless(self) -> Iterator[None]:
-        """Redact the key in every error, because the service may quote it."""
-        try:
-            yield
-        except ServiceError as exc:
-            exc.message = self._redaction.text(exc.message)
-            exc.args = (exc.message,)
-            raise
+
+def _check_status(response: httpx.Response) -> None:
+    # Other statuses mean nothing (observed).
+    status = response.status_code
+    if status >= httpx.codes.BAD_REQUEST:
+        raise BadAnswer(
+            f"the answer was HTTP status {status}",
+            hint="see whether service.base_url is the service's, and its log",
+            retry_after=retry_after_seconds(response.headers.get("retry-after")),
+            status=status,
+        )
+    if status >= httpx.codes.MULTIPLE_CHOICES:
+        raise BadAnswer(
+            f"the answer was a redirect (HTTP status {status})", hint="write the final address as service.base_url"
+        )
 
 
 def _chunks(response: httpx.Response, patience: float, limit: int) -> Iterator[bytes]:

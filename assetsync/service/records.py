@@ -6,6 +6,7 @@ raises error answers as errors. `client` supplies the bytes and `json_stream` sc
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from operator import itemgetter
 from xml.etree.ElementTree import Element, ParseError
 
@@ -208,12 +209,11 @@ class RecordStream:
         self._text = SlidingText(chunks, charset_of(content_type))
         self._secrets = secrets
         self._reader: RowReader | None = None
-        self._assets = self._read()
-        self._first: Asset | None = None
+        self._assets: Iterator[Asset] = self._read()
 
     def begin(self) -> None:
         """Read up to the first row, so that an unusable answer raises before the caller uses the stream."""
-        self._first = next(self._assets, None)
+        self._assets = chain([*islice(self._assets, 1)], self._assets)
 
     @property
     def unreadable(self) -> int:
@@ -229,8 +229,7 @@ class RecordStream:
         return self
 
     def __next__(self) -> Asset:
-        first, self._first = self._first, None
-        return next(self._assets) if first is None else first
+        return next(self._assets)
 
     def _read(self) -> Iterator[Asset]:
         text = self._text

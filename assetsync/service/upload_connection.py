@@ -291,8 +291,7 @@ class _Connection(asyncio.Protocol):
         # With a limit of zero TLS calls either method whenever the transport under it has got rid of something.
         self._note_unsent()
 
-    def resume_writing(self) -> None:
-        self._note_unsent()
+    resume_writing = pause_writing
 
     def data_received(self, data: bytes) -> None:
         assert self._wire is not None

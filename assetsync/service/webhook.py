@@ -8,17 +8,12 @@ notices wait for this one. `notify` decides what is posted and when.
 import httpx
 from pydantic import SecretStr
 
-from assetsync import __version__
 from assetsync.errors import BadAnswer
 from assetsync.service.errors import TRANSPORT_ERRORS, unreachable
-from assetsync.service.transport import ServiceSettings, Transport, address, tls_context
+from assetsync.service.transport import HEADERS, ServiceSettings, Transport, address, tls_context
 
 _PATIENCE = 30.0
-_HEADERS = {
-    "Content-Type": "application/json; charset=utf-8",
-    "User-Agent": f"assetsync/{__version__}",
-    "Connection": "close",
-}
+_HEADERS = HEADERS | {"Content-Type": "application/json; charset=utf-8", "Connection": "close"}
 
 
 class Webhook:

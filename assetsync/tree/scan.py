@@ -299,18 +299,18 @@ class _Walk:
 
         Return -1 if both lead to another folder or fail.
         """
-        for way in ("child", "path"):
+        ways: list[Callable[[], int]] = [
+            lambda: os.open(b"..", LISTABLE, dir_fd=below.fd),
+            lambda: self._tree.open_folder(self._path[:-1]),
+        ]
+        for way in ways:
             try:
-                if way == "child":
-                    fd = os.open(b"..", LISTABLE, dir_fd=below.fd) if below.fd >= 0 else -1
-                else:
-                    fd = self._tree.open_folder(self._path[:-1])
+                fd = way()
             except OSError:
                 continue
-            if fd >= 0:
-                if identity_of(fd) == above.identity:
-                    return fd
-                os.close(fd)
+            if identity_of(fd) == above.identity:
+                return fd
+            os.close(fd)
         return -1
 
     def _kind_of_link(self, name: bytes) -> Kind:
