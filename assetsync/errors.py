@@ -171,11 +171,7 @@ class ServiceError(AssetsyncError):
 
 
 class ServiceUnreachable(ServiceError):
-    """No answer: refused, reset, TLS, name or time; `retry_after` in seconds if the service named it."""
-
-    def __init__(self, message: str, *, hint: str = "", retry_after: float | None = None) -> None:
-        self.retry_after = retry_after
-        super().__init__(message, hint=hint)
+    """No answer: refused, reset, TLS, name or time."""
 
 
 class KeyRefused(ServiceError):
@@ -192,7 +188,7 @@ class ServiceElsewhere(ServiceError):
 class BadAnswer(ServiceError):
     """An answer that is not in a form of the interface: a login page, a proxy, a cut answer, too many bytes.
 
-    `status` is the HTTP status if it alone was the cause.
+    `status` is the HTTP status if it alone was the cause, `retry_after` the seconds that the service asked to wait.
     """
 
     def __init__(

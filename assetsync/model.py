@@ -242,7 +242,6 @@ class SearchRequest:
 
     searchfor: str
     folderid: str | None = None
-    dbdirect: bool = False
     show: str | None = None
     doctype: str | None = None
     datecreate: str | None = None
@@ -260,6 +259,7 @@ class SearchRequest:
     datechangeparam: str | None = None
     datechangestart: str | None = None
     datechangestop: str | None = None
+    dbdirect: bool = False
 
 
 class UploadConnection(Protocol):

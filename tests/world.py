@@ -24,6 +24,7 @@ from assetsync.core.metadata import guess_kind
 from assetsync.core.outcome import Reply, read_giving_up, read_silence, read_upload_answer
 from assetsync.errors import (
     AssetsyncError,
+    BadAnswer,
     FileChanged,
     KeyRefused,
     ServiceElsewhere,
@@ -389,7 +390,9 @@ class World:
             if request.folderid in folders and fails and len(asked) < times:
                 asked.append(self.clock.steady())
                 self.clock.advance(takes)
-                raise ServiceUnreachable("the service did not answer in time", retry_after=retry_after)
+                if retry_after is not None:
+                    raise BadAnswer("too many requests", retry_after=retry_after)
+                raise ServiceUnreachable("the service did not answer in time")
 
         self.service.during_search = fail
         return asked

@@ -7,7 +7,7 @@ index's syntax (section 4.1.1), and LIKE patterns for searches in the database. 
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Literal
 from urllib.parse import urlencode
@@ -121,38 +121,34 @@ _CHOICES = {
 }
 # The service accepts a comma-separated list of folders, too (observed, with dbdirect).
 _FOLDERS = re.compile(r"[A-Za-z0-9_-]{1,64}(?:,[A-Za-z0-9_-]{1,64})*")
+_OPTIONAL = [field.name for field in fields(SearchRequest) if field.name != "searchfor"]
 _MOST_ROWS = 2**31 - 1  # the largest number that a database accepts
-_TEXTS = (
-    "folderid", "show", "doctype", "datecreate", "datechange", "datecreaterange", "datechangerange", "sortby",
-    "available", "datecreateparam", "datecreatestart", "datecreatestop", "datechangeparam", "datechangestart",
-    "datechangestop",
-)  # fmt: skip
+_LEAST = {
+    "startrow": (1, "rows count from 1"),
+    "maxrows": (0, "give how many rows, or 0 for all (observed)"),
+}
 
 
 def form_of(request: SearchRequest) -> list[tuple[str, str]]:
     """Return the form fields of a search, without method and key; raises UsageError that names the wrong parameter."""
     if not request.searchfor.strip():
         raise _wrong("searchfor", "is empty", "give a search entry")
-    fields = [("searchfor", request.searchfor)]
-    for name in _TEXTS:
+    form = [("searchfor", request.searchfor)]
+    for name in _OPTIONAL:
         value = getattr(request, name)
-        if value is not None:
+        if value is None or (name == "dbdirect" and not value):
+            continue
+        if isinstance(value, bool):
+            value = "true" if value else "false"
+        elif isinstance(value, int):
+            least, hint = _LEAST[name]
+            if not least <= value <= _MOST_ROWS:
+                raise _wrong(name, f"is {value}", hint)
+        else:
             _check_text(name, value)
-            fields.append((name, value))
+        form.append((name, str(value)))
     _check_together(request)
-    for name, number, least, hint in (
-        ("startrow", request.startrow, 1, "rows count from 1"),
-        ("maxrows", request.maxrows, 0, "give how many rows, or 0 for all (observed)"),
-    ):
-        if number is not None:
-            if not least <= number <= _MOST_ROWS:
-                raise _wrong(name, f"is {number}", hint)
-            fields.append((name, str(number)))
-    if request.showrenditions is not None:
-        fields.append(("showrenditions", "true" if request.showrenditions else "false"))
-    if request.dbdirect:
-        fields.append(("dbdirect", "true"))
-    return fields
+    return form
 
 
 def _check_text(name: str, value: str) -> None:

@@ -65,7 +65,7 @@ def code_and_wait(error: ServiceError) -> tuple[str, float | None]:
     if isinstance(error, ServiceElsewhere):
         return "elsewhere", None
     if isinstance(error, ServiceUnreachable):
-        return "unreachable", error.retry_after
+        return "unreachable", None
     if isinstance(error, BadAnswer):
         return "bad_answer", error.retry_after
     return "refused", None

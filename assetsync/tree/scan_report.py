@@ -7,6 +7,8 @@ checks this.
 from collections import Counter
 from dataclasses import dataclass, field
 
+from assetsync.core.mapping import folders_above
+
 # Most paths that a report lists by name; all of them are counted.
 NAMED = 1000
 
@@ -78,12 +80,4 @@ class ScanReport:
         """Return whether a file at `path`, which the scan has passed, may exist although it was not yielded."""
         if self._blind_from is not None and path >= self._blind_from:
             return True
-        if self._blind:
-            if b"" in self._blind or path in self._blind:
-                return True
-            slash = path.find(b"/")
-            while slash >= 0:
-                if path[:slash] in self._blind:
-                    return True
-                slash = path.find(b"/", slash + 1)
-        return False
+        return bool(self._blind) and any(at in self._blind for at in (path, *folders_above(path)))
