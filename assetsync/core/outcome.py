@@ -9,6 +9,7 @@ HTTP status means nothing, failures come with 200).
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import parse_qsl
 from xml.etree.ElementTree import Element, ParseError
 from xml.etree.ElementTree import fromstring as parse
@@ -224,10 +225,21 @@ def _judge(fields: Mapping[str, str], left: SentExtent, retry_after: float | Non
     message = " ".join(fields.get("message", "").split())
     known = known_message(code, message)
     said = f'code {_short(code)}, "{_short(message)}"'
+    filetype = fields.get("filetype", "").lower()
+    outcome = partial(
+        Outcome,
+        filetype=filetype if filetype in _FILETYPES else None,
+        responsecode=_short(code),
+        message=_short(message),
+        renamefilebody=_short(fields.get("renamefilebody", "")) or None,
+        comingfrom=_short(fields.get("comingfrom", "")) or None,
+    )
 
     def silence(reason: str, problem: str) -> Outcome:
-        silent = read_silence(left, problem, reason=reason, retry_after=retry_after)
-        return _with_answer(silent, fields)
+        silent = read_silence(left, problem, reason=reason)
+        return outcome(
+            silent.answer, reason=silent.reason, detail=silent.detail, fault=silent.fault, retry_after=retry_after
+        )
 
     if code == "0":
         assetid = fields.get("assetid", "")
@@ -238,8 +250,7 @@ def _judge(fields: Mapping[str, str], left: SentExtent, retry_after: float | Non
         if left is not SentExtent.ALL:
             # Observed: a cut upload is stored as far as it came, and reported as a success.
             return silence("success_of_part", f"the service answered success (asset {assetid}) before it had the file")
-        accepted = Outcome(Answer.ACCEPTED, reason="accepted", assetid=assetid)
-        return _with_answer(accepted, fields)
+        return outcome(Answer.ACCEPTED, reason="accepted", assetid=assetid)
     if known is None:
         # The error path of the service may leave something stored (source): only known messages prove that nothing was.
         problem = f"the service answered with {said}, which does not prove that nothing was stored"
@@ -249,27 +260,7 @@ def _judge(fields: Mapping[str, str], left: SentExtent, retry_after: float | Non
     if known.answer is Answer.DUPLICATE and left is not SentExtent.ALL:
         # The service compares MD5s: the MD5 of a part proves nothing about the file.
         return silence("duplicate_of_part", "the service reports the upload as a duplicate")
-    believed = Outcome(
-        known.answer, reason=known.reason, detail=known.detail, fault=known.fault, retry_after=retry_after
-    )
-    return _with_answer(believed, fields)
-
-
-def _with_answer(outcome: Outcome, fields: Mapping[str, str]) -> Outcome:
-    filetype = fields.get("filetype", "").lower()
-    return Outcome(
-        outcome.answer,
-        reason=outcome.reason,
-        detail=outcome.detail,
-        fault=outcome.fault,
-        assetid=outcome.assetid,
-        filetype=filetype if filetype in _FILETYPES else None,
-        responsecode=_short(fields["responsecode"]),
-        message=_short(" ".join(fields.get("message", "").split())),
-        renamefilebody=_short(fields.get("renamefilebody", "")) or None,
-        comingfrom=_short(fields.get("comingfrom", "")) or None,
-        retry_after=outcome.retry_after,
-    )
+    return outcome(known.answer, reason=known.reason, detail=known.detail, fault=known.fault, retry_after=retry_after)
 
 
 def _short(text: str) -> str:
