@@ -132,7 +132,7 @@ ANSWER_LIMIT = 1024 * 1024
 """Most bytes of an upload's answer that are read; a longer answer is not one of this interface (observed: under 1 KiB).
 """
 
-_SOUND_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
+_SOUND_ID = re.compile(r"(?!(?i:all)\Z)[A-Za-z0-9-]{1,64}")
 _CODE_NAMES = ("responsecode", "response")
 _FILETYPES = frozenset({"img", "vid", "aud", "doc", "other"})
 _TEXT_LIMIT = 500
@@ -145,12 +145,12 @@ _STATUS_MEANS = {
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An HTTP answer; `location` and `retry_after` (seconds) are None if it has none, `body` may be cut off."""
+    """An HTTP answer; `location` is empty and `retry_after` (seconds) None if it has none, `body` may be cut off."""
 
     status: int
     content_type: str = ""
     body: bytes = b""
-    location: str | None = None
+    location: str = ""
     retry_after: float | None = None
 
 
@@ -169,7 +169,7 @@ def is_sound_id(text: str) -> bool:
 
     In searchIndex the word `all` means every asset (interface section 4.2), so it is not accepted as an id.
     """
-    return _SOUND_ID.fullmatch(text) is not None and text.lower() != "all"
+    return _SOUND_ID.fullmatch(text) is not None
 
 
 def read_upload_answer(reply: Reply, left: SentExtent, *, redirectto: str | None = None) -> Outcome:
@@ -335,7 +335,7 @@ def _read_redirect(reply: Reply, redirectto: str | None) -> dict[str, str]:
     # repeat its fields.
     path, question, query = redirectto.partition("?")
     asked = re.escape(path) + r"(?:;jsessionid=[^?&#;/]*)?" + re.escape(question + query) + r"[?&](?P<answer>.*)"
-    match = re.fullmatch(asked, reply.location or "", re.DOTALL)
+    match = re.fullmatch(asked, reply.location, re.DOTALL)
     if match is None:
         raise _Unreadable("redirect_elsewhere", "the answer was a redirect to an unexpected address")
     fields: dict[str, str] = {}

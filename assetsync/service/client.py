@@ -180,7 +180,7 @@ def _check_status(response: httpx.Response) -> None:
         raise BadAnswer(
             f"the answer was HTTP status {status}",
             hint="see whether service.base_url is the service's, and its log",
-            retry_after=retry_after_seconds(response.headers.get("retry-after")),
+            retry_after=retry_after_seconds(response.headers.get("retry-after", "")),
             status=status,
         )
     if status >= httpx.codes.MULTIPLE_CHOICES:

@@ -13,6 +13,7 @@ from xml.etree.ElementTree import Element, ParseError
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
+from assetsync.core.outcome import is_sound_id
 from assetsync.errors import BadAnswer
 from assetsync.model import Asset
 from assetsync.service.errors import refusal_in, text_of
@@ -67,7 +68,6 @@ def _char(element: Element) -> str:
         return ""
 
 
-_is_sound_id = re.compile(r"[A-Za-z0-9-]{1,64}").fullmatch
 _is_md5 = re.compile(r"[0-9A-Fa-f]{32}").fullmatch
 _is_folder = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
 _LARGEST = 2**62
@@ -132,7 +132,7 @@ class RowReader:
             if error is not None:
                 raise error
         # If the service returns the API key as an id, it must not enter the ledger.
-        if not isinstance(assetid, str) or not _is_sound_id(assetid) or self._hidden(assetid) is not assetid:
+        if not isinstance(assetid, str) or not is_sound_id(assetid) or self._hidden(assetid) is not assetid:
             if "id" not in columns:
                 raise refusal_in(columns) or BadAnswer("the search answer has rows without ids")
             self.unreadable += 1

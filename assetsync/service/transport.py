@@ -77,11 +77,11 @@ def tls_context(ca_file: str | None, *, and_system: bool = False) -> ssl.SSLCont
     return context
 
 
-def retry_after_seconds(header: str | None) -> float | None:
+def retry_after_seconds(header: str) -> float | None:
     """Return the seconds that a Retry-After header asks for, at most an hour; None without a valid header."""
-    if header is None:
-        return None
     header = header.strip()
+    if not header:
+        return None
     if header.isascii() and header.isdigit():
         return min(float(header[:10]), _LONGEST_RETRY_AFTER)
     try:

@@ -37,16 +37,9 @@ class Answer:
     body: bytes = b""
 
 
-def text_of_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Return the headers by lower-case name; the values of a repeated header are joined."""
-    found: dict[str, str] = {}
-    for name, value in headers:
-        key, text = name.decode("latin-1").lower(), _text(value)
-        found[key] = f"{found[key]}, {text}" if key in found else text
-    return found
-
-
-def _text(value: bytes) -> str:
+def header_text(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str:
+    """Return the value of the header with this lower-case name, "" without it; repeated values are joined."""
+    value = b", ".join([value for key, value in headers if key.lower() == name])
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:

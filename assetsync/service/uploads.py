@@ -18,7 +18,7 @@ from assetsync.service.errors import TRANSPORT_ERRORS, unreachable
 from assetsync.service.multipart import Framed, Sending, frame
 from assetsync.service.redaction import Redaction
 from assetsync.service.transport import HEADERS, ServiceSettings, Transport, address, retry_after_seconds
-from assetsync.service.upload_connection import Line, Target, request_head, text_of_headers
+from assetsync.service.upload_connection import Line, Target, header_text, request_head
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -115,13 +115,12 @@ class Upload:
 
     def answered(self, status: int, headers: list[tuple[bytes, bytes]], content: bytes) -> Sent:
         """Return what an answer means."""
-        header = text_of_headers(headers)
         reply = Reply(
             status,
-            header.get("content-type", ""),
+            header_text(headers, b"content-type"),
             self._uploads.redaction.body(content),
-            header.get("location"),
-            retry_after_seconds(header.get("retry-after")),
+            header_text(headers, b"location"),
+            retry_after_seconds(header_text(headers, b"retry-after")),
         )
         return self._sent(read_upload_answer(reply, self.sending.left, redirectto=self._request.options.redirectto))
 

@@ -27,7 +27,7 @@ def recorded(name: str) -> Reply:
     head, _, body = (WIRE / f"{name}.http").read_bytes().partition(b"\r\n\r\n")
     status, *lines = head.decode("latin-1").split("\r\n")
     headers = {key.lower(): value for key, value in (line.split(": ", 1) for line in lines if line)}
-    return Reply(int(status.split()[1]), headers.get("content-type", ""), body, headers.get("location"))
+    return Reply(int(status.split()[1]), headers.get("content-type", ""), body, headers.get("location", ""))
 
 
 def answer(code="0", message="success", *more: str, root="Response", name="responsecode") -> Reply:
@@ -210,7 +210,7 @@ def test_query_appended_by_service_is_read(asked, location):
     ("asked", "location"),
     [
         (None, f"{ASKED}?{GOOD}"),
-        (ASKED, None),
+        (ASKED, ""),
         (ASKED, ASKED),
         (ASKED, f"http://elsewhere/done.html?{GOOD}"),
         (ASKED, f"{ASKED}.evil?{GOOD}"),
