@@ -75,7 +75,8 @@ def read_index_answer(content_type: str, body: bytes) -> str:
     record = _read_json(text)
     if record is None:
         # Not strictly JSON, as the documented sample.
-        record = {name: _matched(found) for name, form in _FORMS.items() if (found := form.search(text))}
+        found = {name: form.search(text) for name, form in _FORMS.items()}
+        record = {name: (m["double"] or m["single"] or m["bare"] or "").strip() for name, m in found.items() if m}
     if (error := refusal_in(record)) is not None:
         raise error
     if not text_of(record.get("responsecode")):
@@ -95,8 +96,3 @@ def _read_json(text: str) -> dict[str, object] | None:
             # The form of error answers to a search.
             return {str(name).lower(): value for name, value in zip(columns, row, strict=False)}
     return named
-
-
-def _matched(match: re.Match[str]) -> str:
-    value = next((group for group in match.group("double", "single", "bare") if group is not None), "")
-    return value.strip()

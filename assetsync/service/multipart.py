@@ -62,7 +62,12 @@ def frame(request: UploadRequest, api_key: str, size: int, *, credential: Creden
     delimiter = f"--{request.boundary}".encode("ascii")
     if name := next((name for name, part in zip(names, parts, strict=True) if delimiter in part), None):
         raise UsageError(f"the value of {name} contains the form's boundary", hint="send it with another boundary")
-    head = delimiter + delimiter.join((*parts, _file_header(delimiter, request.filename)))
+    filename = sent_filename(request.filename).encode()
+    if not filename or delimiter in filename:
+        raise UsageError("a file of this name cannot be sent", hint="rename it")
+    file_header = b'\r\nContent-Disposition: form-data; name="filedata"; filename="%b"' % filename
+    file_header += b"\r\nContent-Type: application/octet-stream\r\n\r\n"
+    head = delimiter + delimiter.join((*parts, file_header))
     return Framed(head, closing(request.boundary), f"multipart/form-data; boundary={request.boundary}", size, query)
 
 
@@ -127,14 +132,6 @@ def _field(name: str, value: str) -> bytes:
     except UnicodeEncodeError as exc:
         # `from None`: the original error contains the whole value, which may be the key.
         raise UsageError(f"the value of {name} is not text at character {exc.start}", hint="correct it") from None
-
-
-def _file_header(delimiter: bytes, filename: str) -> bytes:
-    name = sent_filename(filename).encode()
-    if not name or delimiter in name:
-        raise UsageError("a file of this name cannot be sent", hint="rename it")
-    disposition = b'\r\nContent-Disposition: form-data; name="filedata"; filename="%b"' % name
-    return disposition + b"\r\nContent-Type: application/octet-stream\r\n\r\n"
 
 
 class Sending:

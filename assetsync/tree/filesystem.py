@@ -51,11 +51,8 @@ def mounts(table: bytes) -> list[Mount]:
 
 def mount_of(path: bytes, table: list[Mount]) -> Mount | None:
     """Return the mount of an absolute, link-free path: the longest mount point above it, the last among equals."""
-    best = None
-    for mount in table:
-        if _holds(mount.point, path) and (best is None or len(mount.point) >= len(best.point)):
-            best = mount
-    return best
+    above = [mount for mount in reversed(table) if _holds(mount.point, path)]
+    return max(above, key=lambda mount: len(mount.point), default=None)
 
 
 def is_network_filesystem(path: bytes) -> bool:

@@ -33,6 +33,7 @@ _NO_NAMES = frozenset({b"", b".", b".."})
 ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
 # ELOOP: a link where none is allowed, or a cycle of links; EXDEV: a link leads out of the root; ENXIO: a dead device.
 IRREGULAR = frozenset({errno.ELOOP, errno.EXDEV, errno.ENXIO})
+NO_FILE = ABSENT | IRREGULAR
 
 
 def shown(path: bytes) -> str:
@@ -168,7 +169,7 @@ class Tree:
         try:
             status = self.look(path)
         except OSError as exc:
-            if exc.errno in ABSENT or exc.errno in IRREGULAR:
+            if exc.errno in NO_FILE:
                 return None
             raise _unreadable(path, exc) from exc
         return facts(status) if stat.S_ISREG(status.st_mode) else None

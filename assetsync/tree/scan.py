@@ -16,7 +16,7 @@ from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX
 from assetsync.model import NOWHERE, Seen
 from assetsync.tree.folder_digest import Looks, Notes, Signature, is_same, look_facts
 from assetsync.tree.listing import NOTHING, Frame, Kind, Lister, Spool, close, identity_of
-from assetsync.tree.safe_open import ABSENT, IRREGULAR, LARGEST, LISTABLE, Tree, facts, open_unmarked
+from assetsync.tree.safe_open import LARGEST, LISTABLE, NO_FILE, Tree, facts, open_unmarked
 from assetsync.tree.scan_report import MOVED_AWAY, ScanReport
 
 # Names that all folders on the stack hold in memory together before a folder is sorted on disk.
@@ -177,7 +177,7 @@ class _Walk:
 
         A file that vanished or is not regular is not reported.
         """
-        if exc.errno in ABSENT or exc.errno in IRREGULAR:
+        if exc.errno in NO_FILE:
             return False
         if exc.errno == errno.EACCES and not os.access(b".", os.X_OK, dir_fd=frame.fd, effective_ids=True):
             self._report.mark_unreadable(self._path[:-1], reason(exc))
@@ -206,7 +206,7 @@ class _Walk:
         try:
             fd, linked = self._open_below(frame, name[:-1], path)
         except OSError as exc:
-            if exc.errno not in ABSENT and exc.errno not in IRREGULAR:
+            if exc.errno not in NO_FILE:
                 self._report.mark_unreadable(path, reason(exc))
             return False
         below = Frame(fd, len(self._path), covered, hidden=hidden, linked=linked)
@@ -318,7 +318,7 @@ class _Walk:
         try:
             mode = self._tree.look(path).st_mode
         except OSError as exc:
-            if exc.errno not in ABSENT and exc.errno not in IRREGULAR:
+            if exc.errno not in NO_FILE:
                 self._report.mark_unreadable(path, reason(exc))
             return Kind.SPECIAL
         if stat.S_ISREG(mode):
