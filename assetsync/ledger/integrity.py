@@ -38,7 +38,7 @@ MIGRATIONS = frozenset(
         "m014_names", "m015_by_hand", "m016_took", "m017_held_since",
     }
 )  # fmt: skip
-"""The names of all migrations in `schema`."""
+"""The names of all migrations in `schema`, which a test compares with it."""
 
 _AT_APPLICATION_ID = 68
 """Offset of the application id in the header of an SQLite file."""
@@ -153,13 +153,7 @@ def _code(error: BaseException | None) -> int:
 
 def expect_current(path: Path, conn: sqlite3.Connection) -> None:
     """Check that this release can read a ledger; raise LedgerNewer, LedgerError for an older one, or sqlite3.Error."""
-    applied = _applied(conn)
-    if applied == MIGRATIONS:
-        return
-    from assetsync.ledger import schema  # noqa: PLC0415 - see above
-
-    _refuse_newer(path, applied - schema.known())
-    if schema.known() - applied:
+    if _applied(path, conn) != MIGRATIONS:
         raise LedgerError(
             f"the ledger {path} was written by an older release",
             hint="run `assetsync reconcile` once to bring it up",
@@ -175,25 +169,22 @@ def migrate(path: Path, conn: sqlite3.Connection) -> None:
         raise LedgerDamaged(f"the ledger {path} is damaged (its list of migrations is gone)", hint=BY_HAND)
     if unlisted or application_id not in (0, APPLICATION_ID):
         raise LedgerDamaged(f"{path} is no ledger but another SQLite file", hint="is the path right?")
-    applied = _applied(conn) if tables else set()
-    if applied == MIGRATIONS:
+    if tables and _applied(path, conn) == MIGRATIONS:
         return
     import sqlite_utils  # noqa: PLC0415 - see above
 
     from assetsync.ledger import schema  # noqa: PLC0415 - see above
 
-    _refuse_newer(path, applied - schema.known())
     schema.migrations.apply(sqlite_utils.Database(conn, execute_plugins=False))
 
 
-def _applied(conn: sqlite3.Connection) -> set[str]:
+def _applied(path: Path, conn: sqlite3.Connection) -> set[str]:
+    """Return the migrations that were applied to a ledger; raise LedgerNewer for one that this release lacks."""
     rows = conn.execute("SELECT name FROM _sqlite_migrations WHERE migration_set = 'assetsync'")
-    return {row[0] for row in rows}
-
-
-def _refuse_newer(path: Path, unknown: set[str]) -> None:
-    if unknown:
+    applied = {row[0] for row in rows}
+    if unknown := applied - MIGRATIONS:
         raise LedgerNewer(
             f"the ledger {path} was written by a newer release ({', '.join(sorted(unknown))})",
             hint="install that release",
         )
+    return applied

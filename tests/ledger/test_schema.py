@@ -97,7 +97,7 @@ def test_first_release_values_are_understood(old: Path):
         assert [request.verb for request in ledger.asked()] == ["retry"]
 
 
-def later(*, fails: bool = False) -> Migrations:
+def release_later(patch: pytest.MonkeyPatch, *, fails: bool = False) -> None:
     migrations = Migrations("assetsync")
     migrations(name="m001_first")(schema.m001_first)
 
@@ -109,12 +109,13 @@ def later(*, fails: bool = False) -> Migrations:
         if fails:
             raise sqlite3.OperationalError("disk I/O error")
 
-    return migrations
+    patch.setattr(schema, "migrations", migrations)
+    patch.setattr(integrity, "MIGRATIONS", schema.known())
 
 
 def test_later_migration_keeps_every_row(old: Path, monkeypatch):
     before = rows_of(old)
-    monkeypatch.setattr(schema, "migrations", later())
+    release_later(monkeypatch)
     for _ in range(2):
         open_database(old, create=False).close()
     assert rows_of(old) == before
@@ -125,7 +126,7 @@ def test_later_migration_keeps_every_row(old: Path, monkeypatch):
 
 def test_failed_migration_changes_nothing(old: Path, monkeypatch):
     before, shape = rows_of(old), shape_of(old)
-    monkeypatch.setattr(schema, "migrations", later(fails=True))
+    release_later(monkeypatch, fails=True)
     with pytest.raises(Exception, match="disk I/O error"):
         open_database(old, create=False)
     assert (rows_of(old), shape_of(old)) == (before, shape)
@@ -136,7 +137,7 @@ def test_failed_migration_changes_nothing(old: Path, monkeypatch):
 @pytest.mark.parametrize("opened", [open_ledger, read_ledger])
 def test_older_release_refuses_migrated_file(old: Path, monkeypatch, opened):
     with monkeypatch.context() as patched:
-        patched.setattr(schema, "migrations", later())
+        release_later(patched)
         open_database(old, create=False).close()
     before = old.read_bytes()
     with pytest.raises(LedgerNewer, match="m002_tags"):
