@@ -36,6 +36,7 @@ _OWNER = "run as the user that owns it, or give it and its folder to the user th
 _FLOCK = "hhqqi4x"
 _LOCK_TRIES = 10
 _LOCK_PAUSE = 0.02
+_FIRST_PAGE, _PAGE = 100, 2000
 
 
 class Database:
@@ -44,7 +45,6 @@ class Database:
     def __init__(self, path: Path, *, read_only: bool, lock_fd: int | None = None, guard: Guard | None = None) -> None:
         """Open the writing connection, unless `read_only`; `close` also closes the holder's `lock_fd` and `guard`."""
         self.path = path
-        self.read_only = read_only
         self._lock_fd = lock_fd
         self._guard = guard
         self._local = threading.local()
@@ -125,21 +125,19 @@ class Database:
         rows = self.rows(sql, *values)
         return rows[0][0] if rows else None
 
-    def pages(
-        self, sql: str, key: str, start: tuple[Any, ...], *values: Any, size: int = 1000
-    ) -> Iterator[sqlite3.Row]:
+    def pages(self, sql: str, key: str, start: tuple[Any, ...], *values: Any) -> Iterator[sqlite3.Row]:
         """Yield any number of rows by keyset: `sql` ends in `… > (?, …) ORDER BY … LIMIT ?` over the columns of `key`.
 
         No cursor stays open between pages, so that SQLite can checkpoint and reuse the write-ahead log while a long
-        list is read.
+        list is read. The first page is small, because some callers read only a few rows.
         """
-        columns = key.split(",")
+        columns, size = key.split(", "), _FIRST_PAGE
         while True:
             page = self.rows(sql, *values, *start, size)
             yield from page
             if len(page) < size:
                 return
-            start = tuple(page[-1][column.strip()] for column in columns)
+            start, size = tuple(page[-1][column] for column in columns), min(4 * size, _PAGE)
 
     def translate(self, error: sqlite3.Error) -> LedgerError:
         """Return the LedgerError for an error of SQLite, with SQLite's text in it."""
@@ -293,6 +291,16 @@ def _byte_of(boundary: str) -> bytes:
     """Return the `struct flock` of fcntl(2) for the byte that represents an attempt."""
     place = int.from_bytes(hashlib.sha256(boundary.encode()).digest()[:7], "big")
     return struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
+
+
+AFTER_ALL = b"\xff" * 5000
+"""Sorts after every path: the kernel limits a path to 4,096 bytes."""
+
+
+def below(folder: bytes) -> tuple[bytes, bytes]:
+    """Return the range of the paths below a folder (b"": of all): from the first value to before the second."""
+    # "0" follows "/" in byte order.
+    return (folder + b"/", folder + b"0") if folder else (b"", AFTER_ALL)
 
 
 def missing(path: Path) -> LedgerMissing:

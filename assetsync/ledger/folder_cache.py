@@ -15,7 +15,6 @@ from assetsync.model import CachedFolder
 if TYPE_CHECKING:
     from assetsync.ledger.database import Database
 
-_PAGE = 2000
 _WEEK = 7 * 24 * 3600.0
 _MOST_NOTED = 50_000
 _PLAN, _SINCE = "quiet_plan", "quiet_since"
@@ -97,7 +96,7 @@ class FolderCache:
         facts: dict[str, str] = {row[0]: row[1] for row in rows}
         since = float(facts.get(_SINCE) or "inf")
         usable = facts.get(_PLAN) == plan and since <= now < since + _WEEK
-        if self._store.read_only or not self._store.holds_lock:
+        if not self._store.holds_lock:
             return usable
 
         def work(conn: sqlite3.Connection) -> None:
@@ -120,10 +119,9 @@ class FolderCache:
 
     def recorded(self) -> Iterator[CachedFolder]:
         """Yield the cached folders by path, in byte order."""
-        sql = "SELECT folder, digest, files, sidecars, ignored FROM quiet WHERE folder"
-        yield from (CachedFolder(*row) for row in self._store.rows(f"{sql} = ?", b""))
-        below = self._store.pages(f"{sql} > ? ORDER BY folder LIMIT ?", "folder", (b"",), size=_PAGE)
-        yield from (CachedFolder(*row) for row in below)
+        sql = "SELECT folder, digest, files, sidecars, ignored FROM quiet WHERE folder > ? ORDER BY folder LIMIT ?"
+        # SQLite sorts any text before any blob, and the root is the empty blob.
+        return map(CachedFolder._make, self._store.pages(sql, "folder", ("",)))
 
     def was_invalidated(self, folder: bytes) -> bool:
         """Return whether a row of the folder changed since the scan began; unknown, and False, without the lock."""

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from assetsync.ledger.database import Database
+from assetsync.ledger.database import Database, below
 from assetsync.ledger.rows import FILE_COLUMNS, WHOSE_ASSET, FileRow, file_row, files_where
 from assetsync.model import Asset
 
@@ -109,14 +109,13 @@ class MetadataDrift:
 
         self._store.write(work)
 
-    def told(self, below: bytes = b"") -> Iterator[FileRow]:
-        """Yield the files with drift: below a folder, or at that path; all files if `below` is empty."""
-        low, high = (below + b"/", below + b"0") if below else (b"", b"\xff" * 8)
+    def told(self, path: bytes = b"") -> Iterator[FileRow]:
+        """Yield the files with drift: at a path, or below it; all files if it is empty."""
         sql = (
             f"SELECT {FILE_COLUMNS} FROM files WHERE {DRIFTED} AND (path = ? OR path >= ? AND path < ?)"
             " AND id > ? ORDER BY id LIMIT ?"
         )
-        return map(file_row, self._store.pages(sql, "id", (0,), below, low, high))
+        return map(file_row, self._store.pages(sql, "id", (0,), path, *below(path)))
 
     def settle(self, rows: Iterable[FileRow]) -> int:
         """Record an operator's word that the service now has the metadata of versions, and that they may stay in place.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
-from assetsync.ledger.database import Database, open_beside
+from assetsync.ledger.database import Database, below, open_beside
 from assetsync.ledger.equal_content import OWNED
 from assetsync.ledger.folders import HELD, UNLISTED, Hold
 from assetsync.ledger.ledger_metadata import expect_owner, fact
@@ -23,7 +23,6 @@ from assetsync.ledger.runs import HourlyStats, Runs
 from assetsync.model import State, Wanted
 from assetsync.text import path_keys
 
-_AFTER_SLASH = bytes([ord("/") + 1])
 _NOT_OWNED = "NOT " + OWNED.format("{0}.assetid")
 # An open attempt of the same content, or of the same size if a digest is missing.
 _DOUBTED = (
@@ -189,7 +188,7 @@ class Reports:
             # The range also contains names with the same beginning, such as `a-b` beside `a/b`; the second condition
             # removes them.
             where[:0] = ["path < ?", "(path = ? OR substr(path, 1, ?) = ?)"]
-            values[:0] = [under + _AFTER_SLASH, under, len(under) + 1, under + b"/"]
+            values[:0] = [below(under)[1], under, len(under) + 1, under + b"/"]
         sql = f"SELECT {FILE_COLUMNS} FROM files WHERE {' AND '.join(where)} ORDER BY path, id LIMIT ?"
         return (file_row(row) for row in self._store.pages(sql, "path, id", (under or b"", 0), *values))
 

@@ -5,21 +5,18 @@ Comparing the tree with these rows is left to `sync.intake`.
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX
 from assetsync.core.settled import HOUR, KEEPS_CHANGING, is_settled
 from assetsync.core.states import Event
-from assetsync.ledger.database import Database
+from assetsync.ledger.database import AFTER_ALL, Database, below
 from assetsync.ledger.rows import FileRow, apply, files_where
 from assetsync.model import FileStat, State, Wanted
 
-_PAGE = 5000
 _OF_A_FOLDER = b"/" + FOLDER_SIDECAR
-_FIRST_PAGE = 100
 _FOLDERS_LEFT_OUT = 100
-_AFTER_ALL = b"\xff" * 5000
-"""Sorts after every path: the kernel limits a path to 4,096 bytes."""
 
 
 class Known(NamedTuple):
@@ -33,6 +30,9 @@ class Known(NamedTuple):
     destfolderid: str
     id: int
     state: str
+
+
+_KNOWN = ", ".join(Known._fields)
 
 
 class NewVersion(NamedTuple):
@@ -66,31 +66,23 @@ class Intake:
     def current(
         self, first: bytes = b"", until: bytes | None = None, *, not_in: bytes | None = None
     ) -> Iterator[Known]:
-        """Yield the current row of each path from `first` to before `until` (None: to the end) in byte order, by pages.
+        """Yield the current row of each path from `first` to before `until` (None: to the end) in byte order.
 
         Files directly in the folder `not_in` (with a slash at its end) are left out.
         """
-        where, values = _range(until)
+        where = "wanted = 'yes' AND path < ?"
+        values: list[object] = [AFTER_ALL if until is None else until]
         if not_in is not None:
             where += " AND NOT (path >= ? AND path < ? AND instr(substr(path, ?), x'2F') = 0)"
-            values += [not_in, not_in[:-1] + b"0" if not_in else _AFTER_ALL, len(not_in) + 1]
-        sql = (
-            "SELECT path, size, mtime_ns, ctime_ns, inode, destfolderid, id, state FROM files"
-            f" WHERE wanted = 'yes' AND path {{}} ?{where} ORDER BY path LIMIT ?"
-        )
-        after, size = first, _FIRST_PAGE
-        while True:
-            page = self._store.rows(sql.format(">" if after is not first else ">="), after, *values, size)
-            yield from (Known._make(row) for row in page)
-            if len(page) < size:
-                return
-            after, size = page[-1][0], min(4 * size, _PAGE)
+            values += [*below(not_in[:-1]), len(not_in) + 1]
+        # Ids begin at 1, so `first` itself is included.
+        sql = f"SELECT {_KNOWN} FROM files WHERE {where} AND (path, id) > (?, ?) ORDER BY path, id LIMIT ?"
+        return map(Known._make, self._store.pages(sql, "path, id", (first, 0), *values))
 
     def count(self, first: bytes, until: bytes | None) -> int:
         """Return the number of current paths from `first` to before `until` (None: to the end)."""
-        where, values = _range(until)
-        sql = f"SELECT COUNT(*) FROM files WHERE wanted = 'yes' AND path >= ?{where}"
-        return int(self._store.value(sql, first, *values))
+        sql = "SELECT COUNT(*) FROM files WHERE wanted = 'yes' AND path >= ? AND path < ?"
+        return int(self._store.value(sql, first, AFTER_ALL if until is None else until))
 
     def current_of(self, path: bytes) -> FileRow | None:
         """Return the current row of one path."""
@@ -159,7 +151,7 @@ class Intake:
     def sidecars(self) -> Iterator[tuple[bytes, FileStat]]:
         """Yield the known sidecars in byte order."""
         sql = "SELECT path, size, mtime_ns, ctime_ns, inode FROM sidecars WHERE path > ? ORDER BY path LIMIT ?"
-        return ((row[0], FileStat(*row[1:])) for row in self._store.pages(sql, "path", (b"",), size=_PAGE))
+        return ((row[0], FileStat(*row[1:])) for row in self._store.pages(sql, "path", (b"",)))
 
     def strays(self, limit: int) -> list[bytes]:
         """Return the first known sidecars without a matching current file; checks every known sidecar."""
@@ -195,7 +187,7 @@ class Intake:
             "SELECT path, destfolderid, asset_folder FROM files WHERE wanted = 'yes'"
             " AND state IN ('stored', 'verified', 'blocked') AND assetid IS NOT NULL AND path > ? ORDER BY path LIMIT ?"
         )
-        return ((row[0], row[1], row[2]) for row in self._store.pages(sql, "path", (b"",), size=_PAGE))
+        return ((row[0], row[1], row[2]) for row in self._store.pages(sql, "path", (b"",)))
 
     def has_asides(self) -> bool:
         """Return whether any version put aside as unmapped has an asset."""
@@ -213,35 +205,29 @@ class Intake:
 
     def has_assets(self, mapping: bytes, destfolderid: str, apart_from: str) -> bool:
         """Return whether files below a mapping were sent to `destfolderid` and have assets outside `apart_from`."""
-        low, high = (mapping + b"/", mapping + b"0") if mapping else (b"", b"\xff" * 8)
         sql = (
             "SELECT EXISTS (SELECT 1 FROM files WHERE path >= ? AND path < ? AND wanted = 'yes'"
             " AND destfolderid = ? AND assetid IS NOT NULL AND asset_folder IS NOT ?)"
         )
-        return bool(self._store.value(sql, low, high, destfolderid, apart_from))
+        return bool(self._store.value(sql, *below(mapping), destfolderid, apart_from))
 
-    def sample(self, below: bytes, limit: int, *, but: Sequence[bytes] = ()) -> list[Known]:
+    def sample(self, folder: bytes, limit: int, *, but: Sequence[bytes] = ()) -> list[Known]:
         """Return up to `limit` current versions below a folder that have an asset, the same ones on each call.
 
         Versions below the folders in `but` (the first 100 of them) are left out.
         """
-        bounds = [(folder + b"/", folder + b"0") for folder in but[:_FOLDERS_LEFT_OUT]]
-        low, high = (below + b"/", below + b"0") if below else (b"", _AFTER_ALL)
+        ranges = [below(each) for each in (folder, *but[:_FOLDERS_LEFT_OUT])]
         sql = (
-            f"SELECT {', '.join(Known._fields)} FROM files WHERE wanted = 'yes' AND path >= ? AND path < ?"
-            f"{' AND NOT (path >= ? AND path < ?)' * len(bounds)}"
+            f"SELECT {_KNOWN} FROM files WHERE wanted = 'yes' AND path >= ? AND path < ?"
+            f"{' AND NOT (path >= ? AND path < ?)' * (len(ranges) - 1)}"
             " AND state IN ('stored', 'verified') ORDER BY id * 2654435761 % 4294967296 LIMIT ?"
         )
-        rows = self._store.rows(sql, low, high, *(bound for both in bounds for bound in both), limit)
+        rows = self._store.rows(sql, *chain.from_iterable(ranges), limit)
         return [Known._make(row) for row in rows]
 
     def size(self) -> int:
         """Return the number of current paths."""
         return int(self._store.value("SELECT COALESCE(SUM(files), 0) FROM counted WHERE wanted = 'yes'"))
-
-
-def _range(until: bytes | None) -> tuple[str, list[object]]:
-    return ("", []) if until is None else (" AND path < ?", [until])
 
 
 def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: float) -> bool:
