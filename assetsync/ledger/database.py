@@ -24,7 +24,7 @@ from assetsync.ledger import integrity
 from assetsync.ledger.folder_cache import Invalidation
 from assetsync.ledger.group_commit import Commits, Pending
 from assetsync.ledger.ledger_files import OF_THE_DISK, Epoch, Guard, denied, exists, expect_file, make, real
-from assetsync.ledger.ledger_metadata import set_fact
+from assetsync.ledger.ledger_metadata import expect_owner, set_fact
 
 T = TypeVar("T")
 
@@ -42,11 +42,12 @@ _FIRST_PAGE, _PAGE = 100, 2000
 class Database:
     """An open ledger. Any thread may call `write`; `reader` returns a separate connection for each thread."""
 
-    def __init__(self, path: Path, *, read_only: bool, lock_fd: int | None = None, guard: Guard | None = None) -> None:
-        """Open the writing connection, unless `read_only`; `close` also closes the holder's `lock_fd` and `guard`."""
+    def __init__(self, path: Path, *, read_only: bool, guard: Guard | None = None) -> None:
+        """Open the writing connection, unless `read_only`; the process that holds the lock gives its `guard`."""
         self.path = path
-        self._lock_fd = lock_fd
         self._guard = guard
+        self.held = contextlib.ExitStack()
+        """What `close` releases after the last connection."""
         self._local = threading.local()
         self._readers: list[sqlite3.Connection] = []
         self._readers_lock = threading.Lock()
@@ -57,9 +58,8 @@ class Database:
         self._commits: Commits | None = None
         if self._writer is not None:
             try:
-                if lock_fd is not None:
-                    self.invalidation.install(self._writer)
                 if guard is not None:
+                    self.invalidation.install(self._writer)
                     guard.hold(has_log=str(self._writer.execute("PRAGMA journal_mode").fetchone()[0]) == "wal")
             except sqlite3.Error as error:
                 self._writer.close()
@@ -78,7 +78,7 @@ class Database:
     @property
     def holds_lock(self) -> bool:
         """Whether this process holds the lock, so that it is the process that sends for the ledger."""
-        return self._lock_fd is not None
+        return self._guard is not None
 
     def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` in a transaction and return once the transaction is on the disk (synchronous=FULL).
@@ -155,12 +155,8 @@ class Database:
                 self._guard.release()
             self._writer.close()
             self._writer = None
-        if self._guard is not None:
-            self._guard.close()
-            self._guard = None
-        if self._lock_fd is not None:
-            os.close(self._lock_fd)
-            self._lock_fd = None
+        self._guard = None
+        self.held.close()
 
 
 def open_database(path: Path, *, create: bool) -> Database:
@@ -173,12 +169,12 @@ def open_database(path: Path, *, create: bool) -> Database:
     path = real(path)
     if not create and not exists(path):
         raise missing(path)
-    lock_fd = _take_lock(path)
-    guard: Guard | None = None
-    try:
+    # Whatever fails below closes its connection first.
+    with contextlib.ExitStack() as held:
+        held.callback(os.close, _take_lock(path))
         expect_file(path)
         try:
-            guard = Guard(path)
+            guard = held.enter_context(contextlib.closing(Guard(path)))
         except OSError as error:
             raise _unopened(path, error) from error
         try:
@@ -190,29 +186,27 @@ def open_database(path: Path, *, create: bool) -> Database:
             if integrity.is_damage(found) or (integrity.is_no_database(found) and integrity.was_ledger(path)):
                 raise integrity.set_aside(path, str(found)) from error
             raise
-        return Database(path, read_only=False, lock_fd=lock_fd, guard=guard)
-    except BaseException:
-        # Every connection opened above is closed already.
-        if guard is not None:
-            guard.close()
-        os.close(lock_fd)
-        raise
+        store = Database(path, read_only=False, guard=guard)
+        store.held = held.pop_all()
+        return store
 
 
-def open_beside(path: Path, *, writable: bool = False) -> Database:
-    """Open a ledger that another process may be using, to read it or to leave requests; creates nothing.
+def open_beside(path: Path, *, site: str | None = None, writable: bool = False) -> Database:
+    """Open a ledger that another process may be using, to read it or (writable) to leave requests; creates nothing.
 
-    Raise LedgerMissing, LedgerNewer and LedgerDamaged.
+    Raise LedgerMissing, LedgerNewer, LedgerDamaged, and LedgerOfAnother if `site` is named and another site owns it.
     """
     path = real(path)
     if not exists(path):
         raise missing(path)
     store = Database(path, read_only=not writable)
     try:
-        try:
-            integrity.expect_current(store.path, store.reader())
-        except sqlite3.Error as error:
-            raise _translated(store.path, error) from error
+        integrity.expect_current(path, store.reader())
+        if site is not None:
+            expect_owner(store.reader(), path, site)
+    except sqlite3.Error as error:
+        store.close()
+        raise store.translate(error) from error
     except BaseException:
         store.close()
         raise
@@ -257,17 +251,12 @@ def hold_by_hand(path: Path, boundary: str) -> int:
     The lock is one byte of the ledger's lock file; its offset is derived from the attempt's boundary. The lock belongs
     to the open file, not to the process, and ends with the process, however the process ends. Raise LedgerError.
     """
+    fd = _lock_to_write(real(path))
     try:
-        fd = _lock_to_write(real(path))
-        try:
-            fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _byte_of(boundary))
-        except BaseException:
-            os.close(fd)
-            raise
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _byte_of(boundary))
     except OSError as error:
-        raise denied(path, error) or LedgerError(
-            f"the lock of the ledger {path} cannot be used ({error.strerror})", hint="run as the user that owns it"
-        ) from error
+        os.close(fd)
+        raise LedgerError(f"the lock of the ledger {path} cannot be used ({error.strerror})") from error
     return fd
 
 
@@ -328,35 +317,33 @@ def _lock_to_read(path: Path) -> int | None:
 
 
 def _lock_to_write(path: Path) -> int:
-    """Open the lock file, and create it if there is none. Raise OSError."""
-    fd = make(_lock_path(path), path)
-    return os.open(_lock_path(path), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK) if fd is None else fd
+    """Open the lock file, and create it if there is none. Raise LedgerError."""
+    lock = _lock_path(path)
+    try:
+        fd = make(lock, path)
+        return os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK) if fd is None else fd
+    except OSError as error:
+        raise _without_lock(path, error) from error
+
+
+def _without_lock(path: Path, error: OSError) -> LedgerError:
+    lock, why = _lock_path(path), error.strerror
+    if error.errno == errno.EROFS:
+        hint = "its file system is read-only: see `dmesg` for the cause, then mount it for writing"
+        return LedgerError(f"the ledger {path} cannot be used ({why})", hint=hint)
+    if (foreign := denied(path, error)) is not None:
+        return foreign
+    if os.path.lexists(lock):
+        hint = f"it must be a file of the user that assetsync runs as: check {lock}"
+        return LedgerError(f"the lock of the ledger {path} cannot be taken ({why})", hint=hint)
+    if error.errno in OF_THE_DISK:
+        return LedgerUnwritable(f"the ledger {path} cannot be used ({why})", hint="check its disk")
+    hint = "create the folder, or run as the user that owns it"
+    return LedgerError(f"the folder of the ledger {path} cannot be written ({why})", hint=hint)
 
 
 def _take_lock(path: Path) -> int:
-    try:
-        fd = _lock_to_write(path)
-    except OSError as error:
-        if error.errno == errno.EROFS:
-            raise LedgerError(
-                f"the ledger {path} cannot be used ({error.strerror})",
-                hint="its file system is read-only: see `dmesg` for the cause, then mount it for writing",
-            ) from error
-        if (foreign := denied(path, error)) is not None:
-            raise foreign from error
-        if _lock_path(path).exists() or _lock_path(path).is_symlink():
-            raise LedgerError(
-                f"the lock of the ledger {path} cannot be taken ({error.strerror})",
-                hint=f"it must be a file of the user that assetsync runs as: check {_lock_path(path)}",
-            ) from error
-        if error.errno in OF_THE_DISK:
-            raise LedgerUnwritable(
-                f"the ledger {path} cannot be used ({error.strerror})", hint="check its disk"
-            ) from error
-        raise LedgerError(
-            f"the folder of the ledger {path} cannot be written ({error.strerror})",
-            hint="create the folder, or run as the user that owns it",
-        ) from error
+    fd = _lock_to_write(path)
     for _ in range(_LOCK_TRIES):
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -423,8 +410,7 @@ def _translated(path: Path, error: sqlite3.Error, *, held: bool = False) -> Ledg
         # can leave the mark.
         hint = integrity.IS_SET_ASIDE if held else integrity.BY_HAND
         return LedgerDamaged(f"the ledger {path} is damaged ({text})", hint=hint)
-    # The low byte is the primary result code (SQLite's result codes).
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    code = integrity.code_of(error)
     if code in _HELD_CODES:
         hint = "another program holds it, such as a backup or an open sqlite3"
         return LedgerUnwritable(f"the ledger {path} cannot be used ({text})", hint=hint)

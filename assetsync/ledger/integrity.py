@@ -87,12 +87,12 @@ def expect_whole(conn: sqlite3.Connection, changed: str, now: float) -> bool:
 def is_damage(error: BaseException | None) -> bool:
     """Return whether SQLite found the content of the file damaged, as opposed to its path, its lock or its disk."""
     said = ("malformed", "corrupt", "Could not decode")
-    return _code(error) == sqlite3.SQLITE_CORRUPT or any(word in str(error) for word in said)
+    return code_of(error) == sqlite3.SQLITE_CORRUPT or any(word in str(error) for word in said)
 
 
 def is_no_database(error: BaseException | None) -> bool:
     """Return whether the file has no SQLite header."""
-    return _code(error) == sqlite3.SQLITE_NOTADB
+    return code_of(error) == sqlite3.SQLITE_NOTADB
 
 
 def no_ledger(path: Path, error: sqlite3.Error) -> LedgerDamaged:
@@ -146,8 +146,8 @@ def _number(conn: sqlite3.Connection, question: str) -> int:
     return int(conn.execute(question).fetchone()[0])
 
 
-def _code(error: BaseException | None) -> int:
-    """Return the primary result code of an SQLite error."""
+def code_of(error: BaseException | None) -> int:
+    """Return the primary result code of an SQLite error, its low byte; 0 for any other."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 

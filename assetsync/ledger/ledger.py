@@ -15,18 +15,18 @@ from assetsync.errors import LedgerBusy, LedgerError, LedgerOfAnother
 from assetsync.ledger.assets import Assets, ControlSamples
 from assetsync.ledger.attempts import AttemptResults
 from assetsync.ledger.audits import Audits
-from assetsync.ledger.database import Database, open_database
+from assetsync.ledger.database import Database, open_beside, open_database
 from assetsync.ledger.doubts import Doubts
 from assetsync.ledger.equal_content import EqualContent
 from assetsync.ledger.folder_cache import FolderCache
 from assetsync.ledger.folders import FolderListings
 from assetsync.ledger.integrity import CLEAN_STOP, DAMAGE_SEEN
 from assetsync.ledger.ledger_files import Epoch, OutsideEpoch
-from assetsync.ledger.ledger_metadata import claim_owner, set_fact
+from assetsync.ledger.ledger_metadata import SITE, expect_owner, set_fact
 from assetsync.ledger.metadata_drift import MetadataDrift
 from assetsync.ledger.queue import Queue
 from assetsync.ledger.repair import Repair
-from assetsync.ledger.reports import LedgerView, store_beside
+from assetsync.ledger.reports import LedgerView
 from assetsync.ledger.versions import Intake
 
 
@@ -175,8 +175,8 @@ def open_ledger(path: Path, *, site: str | None = None, create: bool = True, is_
         copied, changed, kept = epoch.read(), epoch.changed(), outside.read()
 
         def work(conn: sqlite3.Connection) -> tuple[int, bool, bool]:
-            if site is not None:
-                claim_owner(conn, store.path, site)
+            if site is not None and not expect_owner(conn, store.path, site):
+                set_fact(conn, SITE, site)
             facts = dict(conn.execute("SELECT name, value FROM facts WHERE name IN ('start', ?)", (CLEAN_STOP,)))
             known = int(facts.get("start") or 0)
             # A new ledger needs no confirmation: it knows no folder, so every folder is listed.
@@ -241,6 +241,6 @@ def _refuse_another(path: Path, site: str | None) -> None:
 def read_ledger(path: Path, *, site: str | None = None, writable: bool = False) -> Ledger:
     """Open a ledger beside its holder, to read it or (writable) to leave requests; creates nothing.
 
-    Raises as `reports.store_beside` does. If `LedgerView` is enough, `view_ledger` is faster.
+    Raises as `database.open_beside` does. If `LedgerView` is enough, `view_ledger` is faster.
     """
-    return Ledger(store_beside(path, site=site, writable=writable))
+    return Ledger(open_beside(path, site=site, writable=writable))

@@ -44,12 +44,6 @@ def set_fact(conn: sqlite3.Connection, name: str, value: str | None) -> None:
     )
 
 
-def claim_owner(conn: sqlite3.Connection, path: Path, site: str) -> None:
-    """Check, in a transaction, that the site owns the ledger, or make it the owner. Raise LedgerOfAnother."""
-    if not expect_owner(conn, path, site):
-        set_fact(conn, SITE, site)
-
-
 def expect_owner(conn: sqlite3.Connection, path: Path, site: str) -> bool:
     """Check that the site owns the ledger; return False if no site does yet. Raise LedgerOfAnother, sqlite3.Error."""
     row = conn.execute("SELECT value FROM facts WHERE name = ?", (SITE,)).fetchone()

@@ -5,7 +5,6 @@ else of a ledger is left to `ledger`.
 """
 
 import os
-import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
 from assetsync.ledger.database import Database, below, open_beside
 from assetsync.ledger.equal_content import OWNED
 from assetsync.ledger.folders import HELD, UNLISTED, Hold
-from assetsync.ledger.ledger_metadata import expect_owner, fact
+from assetsync.ledger.ledger_metadata import fact
 from assetsync.ledger.metadata_drift import DRIFTED, ELSEWHERE
 from assetsync.ledger.rows import FILE_COLUMNS, THEIRS, FileRow, file_row, files_where
 from assetsync.ledger.runs import HourlyStats, Runs
@@ -368,23 +367,5 @@ class LedgerView:
 
 
 def view_ledger(path: Path, *, site: str) -> LedgerView:
-    """Open a ledger beside its holder, to read it; creates nothing. Raises as `store_beside` does."""
-    return LedgerView(store_beside(path, site=site))
-
-
-def store_beside(path: Path, *, site: str | None, writable: bool = False) -> Database:
-    """Open the file of a ledger beside its holder, to read it or (writable) to leave requests; creates nothing.
-
-    Raises as `database.open_beside` does, and LedgerOfAnother if `site` is named and another site owns the ledger.
-    """
-    store = open_beside(path, writable=writable)
-    try:
-        if site is not None:
-            expect_owner(store.reader(), store.path, site)
-    except sqlite3.Error as error:
-        store.close()
-        raise store.translate(error) from error
-    except BaseException:
-        store.close()
-        raise
-    return store
+    """Open a ledger beside its holder, to read it; creates nothing. Raises as `database.open_beside` does."""
+    return LedgerView(open_beside(path, site=site))
