@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from assetsync.ledger.database import Database
+from assetsync.ledger.database import ANY_OF, Database
 from assetsync.ledger.ledger_metadata import fact, set_fact
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row, files_where
 from assetsync.ledger.runs import AUDITED
@@ -114,21 +114,18 @@ class Audits:
 
     def live(self, assetids: Sequence[str]) -> dict[str, FileRow]:
         """Return the live rows of these ids, by id."""
-        marks = ", ".join("?" * len(assetids))
-        rows = files_where(self._store, f"{_LIVE} AND assetid IN ({marks})", *assetids)
+        rows = files_where(self._store, f"{_LIVE} AND assetid {ANY_OF}", json.dumps(assetids))
         return {str(row.assetid): row for row in rows}
 
     def history(self, assetids: Sequence[str]) -> set[str]:
         """Return the ids that belong to versions at rest."""
-        marks = ", ".join("?" * len(assetids))
-        sql = f"SELECT assetid FROM files WHERE state IN ('superseded', 'gone') AND assetid IN ({marks})"
-        return {str(row[0]) for row in self._store.rows(sql, *assetids)}
+        sql = f"SELECT assetid FROM files WHERE state IN ('superseded', 'gone') AND assetid {ANY_OF}"
+        return {row[0] for row in self._store.rows(sql, json.dumps(assetids))}
 
     def replaced(self, assetids: Sequence[str]) -> set[str]:
         """Return the ids of assets that an operator had replaced by another upload."""
-        marks = ", ".join("?" * len(assetids))
-        sql = f"SELECT assetid FROM sightings WHERE why = 'replaced' AND assetid IN ({marks})"
-        return {str(row[0]) for row in self._store.rows(sql, *assetids)}
+        sql = f"SELECT assetid FROM sightings WHERE why = 'replaced' AND assetid {ANY_OF}"
+        return {row[0] for row in self._store.rows(sql, json.dumps(assetids))}
 
     def equal_content(self, folder: str, assets: Collection[Asset]) -> dict[str, FileRow]:
         """Return, by id of an asset that no row owns, a live row of the same content in the folder."""
@@ -196,11 +193,9 @@ class Audits:
 
     def unmet_of(self, unmet: Unmet, assetids: Sequence[str], audit: RunningAudit) -> list[FileRow]:
         """Return the verified versions of these assets that the audit has not met."""
-        marks = ", ".join("?" * len(assetids))
         sql, values = unmet.sql(FILE_COLUMNS, by_id=True)
-        rows = self._store.rows(
-            f"{sql} AND {_UNMET} AND {_LIVE} AND assetid IN ({marks})", *values, *audit.meanwhile(), audit.at, *assetids
-        )
+        sql = f"{sql} AND {_UNMET} AND {_LIVE} AND assetid {ANY_OF}"
+        rows = self._store.rows(sql, *values, *audit.meanwhile(), audit.at, json.dumps(assetids))
         return [file_row(row) for row in rows]
 
     def explain(self, found: Sequence[tuple[str, str, FileRow | None]]) -> None:

@@ -282,6 +282,9 @@ def _byte_of(boundary: str) -> bytes:
     return struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
 
 
+ANY_OF = "IN (SELECT value FROM json_each(?))"
+"""SQL condition; takes the values as a JSON list, so that the statement is the same for any number of them."""
+
 AFTER_ALL = b"\xff" * 5000
 """Sorts after every path: the kernel limits a path to 4,096 bytes."""
 

@@ -3,7 +3,9 @@
 The decision is left to `core.doubt`; sending the look-ups is left to `sync.doubts`.
 """
 
+import json
 import sqlite3
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,7 +13,7 @@ from typing import NamedTuple
 from assetsync.core.backoff import LONGEST
 from assetsync.core.doubt import Grace, Judgement, Verdict
 from assetsync.core.states import Event
-from assetsync.ledger.database import Database
+from assetsync.ledger.database import ANY_OF, Database
 from assetsync.ledger.repair import MISSING
 from assetsync.ledger.rows import (
     ATTEMPT_COLUMNS,
@@ -27,7 +29,6 @@ from assetsync.model import Asset, SentExtent, Wanted
 
 # The same words as in the condition of the index `attempts_waived`, so that SQLite uses it.
 _WAIVED = "{0}.result <> 'accepted' AND {0}.result IN ('absent', 'resolved', 'sent_again')"
-_AT_ONCE = 500
 _READ_BACK_AT_MOST = 100
 COMES_LATE = 7 * 86_400.0
 """Seconds after its upload within which an asset that comes late has appeared."""
@@ -167,29 +168,28 @@ class Doubts:
 
     def owned(self, assetids: Collection[str]) -> set[str]:
         """Return the ids that belong to live rows."""
-        return self._known(
-            "SELECT assetid FROM files WHERE state NOT IN ('superseded', 'gone') AND assetid IN", assetids
-        )
+        sql = f"SELECT assetid FROM files WHERE state NOT IN ('superseded', 'gone') AND assetid {ANY_OF}"
+        return {row[0] for row in self._store.rows(sql, json.dumps([*assetids]))}
 
     def history(self, assetids: Collection[str]) -> dict[str, set[str | None]]:
         """Return the digests of the versions that once had these ids; None for a version that was never hashed.
 
         The ids belong to versions at rest, or to assets that an operator had replaced by another upload.
         """
-        digests: dict[str, set[str | None]] = {}
-        for part in _parts(list(assetids)):
-            marks = _marks(part)
-            sql = (
-                f"SELECT assetid, md5 FROM files WHERE state IN ('superseded', 'gone') AND assetid IN ({marks})"
-                f" UNION ALL SELECT assetid, md5 FROM sightings WHERE why = 'replaced' AND assetid IN ({marks})"
-            )
-            for row in self._store.rows(sql, *part, *part):
-                digests.setdefault(row[0], set()).add(row[1])
+        digests: defaultdict[str, set[str | None]] = defaultdict(set)
+        sql = (
+            f"SELECT assetid, md5 FROM files WHERE state IN ('superseded', 'gone') AND assetid {ANY_OF}"
+            f" UNION ALL SELECT assetid, md5 FROM sightings WHERE why = 'replaced' AND assetid {ANY_OF}"
+        )
+        ids = json.dumps([*assetids])
+        for assetid, md5 in self._store.rows(sql, ids, ids):
+            digests[assetid].add(md5)
         return digests
 
     def recorded(self, assetids: Collection[str]) -> set[str]:
         """Return the ids recorded as damaged: a damaged asset is the proof of one attempt and of no other."""
-        return self._known("SELECT assetid FROM sightings WHERE why = 'damaged' AND assetid IN", assetids)
+        sql = f"SELECT assetid FROM sightings WHERE why = 'damaged' AND assetid {ANY_OF}"
+        return {row[0] for row in self._store.rows(sql, json.dumps([*assetids]))}
 
     def left_in(self, folder: str, since: float) -> list[LeftBy]:
         """Return the uploads into a folder that may have created an asset there, whole or cut.
@@ -231,11 +231,8 @@ class Doubts:
 
         The time is in seconds since the epoch. Assets without a sighting are left out.
         """
-        found: dict[str, tuple[int, float]] = {}
-        for part in _parts(list(assetids)):
-            sql = f"SELECT assetid, seen_to, first_seen FROM sightings WHERE assetid IN ({_marks(part)})"
-            found |= {row[0]: (row[1], row[2]) for row in self._store.rows(sql, *part)}
-        return found
+        sql = f"SELECT assetid, seen_to, first_seen FROM sightings WHERE assetid {ANY_OF}"
+        return {row[0]: (row[1], row[2]) for row in self._store.rows(sql, json.dumps([*assetids]))}
 
     def sight(self, assets: Iterable[Asset], newest: int, now: float) -> None:
         """Record assets that no live row owns; the order of the first sightings is kept.
@@ -356,20 +353,6 @@ class Doubts:
                 apply(conn, file.id, Event.HELD, now, reason=str(verdict.judgement), detail=detail)
 
         self._store.write(work)
-
-    def _known(self, sql: str, assetids: Collection[str]) -> set[str]:
-        known: set[str] = set()
-        for part in _parts(list(assetids)):
-            known |= {row[0] for row in self._store.rows(f"{sql} ({_marks(part)})", *part)}
-        return known
-
-
-def _marks(values: Sequence[object]) -> str:
-    return ", ".join("?" * len(values))
-
-
-def _parts(ids: Sequence[str]) -> Iterable[Sequence[str]]:
-    return (ids[i : i + _AT_ONCE] for i in range(0, len(ids), _AT_ONCE))
 
 
 def _may_be_decided(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict) -> bool:

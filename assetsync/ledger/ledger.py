@@ -15,7 +15,7 @@ from assetsync.errors import LedgerBusy, LedgerError, LedgerOfAnother
 from assetsync.ledger.assets import Assets, ControlSamples
 from assetsync.ledger.attempts import AttemptResults
 from assetsync.ledger.audits import Audits
-from assetsync.ledger.database import Database, open_beside, open_database
+from assetsync.ledger.database import ANY_OF, Database, open_beside, open_database
 from assetsync.ledger.doubts import Doubts
 from assetsync.ledger.equal_content import EqualContent
 from assetsync.ledger.folder_cache import FolderCache
@@ -100,11 +100,11 @@ class Ledger(LedgerView):
 
     def withdraw_others(self, kind: str, subjects: Collection[str]) -> None:
         """Revoke the operators' releases of such a brake on any subject other than these."""
-        marks = ", ".join("?" * len(subjects))
-        others = f"kind = ? AND subject NOT IN ({marks}) AND resumed_at IS NOT NULL AND amount > 0"
-        if self.store.rows(f"SELECT 1 FROM brakes WHERE {others} LIMIT 1", kind, *subjects):
+        others = f"kind = ? AND subject NOT {ANY_OF} AND resumed_at IS NOT NULL AND amount > 0"
+        values = (kind, json.dumps([*subjects]))
+        if self.store.rows(f"SELECT 1 FROM brakes WHERE {others} LIMIT 1", *values):
             sql = f"UPDATE brakes SET amount = 0 WHERE {others}"
-            self.store.write(lambda conn: conn.execute(sql, (kind, *subjects)))
+            self.store.write(lambda conn: conn.execute(sql, values))
 
     def ask(self, verb: str, argument: dict[str, object], now: float) -> int:
         """Leave a request for the holder of the lock; return its number."""

@@ -3,11 +3,12 @@
 A version that may have changed is marked as unread; `sync.readback.drift` reads it and records the drift here.
 """
 
+import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from assetsync.ledger.database import Database, below
+from assetsync.ledger.database import ANY_OF, Database, below
 from assetsync.ledger.rows import FILE_COLUMNS, WHOSE_ASSET, FileRow, file_row, files_where
 from assetsync.model import Asset
 
@@ -142,17 +143,14 @@ class MetadataDrift:
         History is included: its assets may be equal to a file that is to be sent there. An asset that was never read
         back counts only if its digest matches.
         """
-        if not assets:
-            return []
-        marks = ", ".join(f"?{number}" for number in range(2, 2 + len(assets)))
-        rows = self._store.rows(
+        digests = {asset.id: asset.md5 for asset in assets}
+        ids = json.dumps([*digests])
+        sql = (
             "SELECT id, path, assetid, md5,"
             " verified_at IS NOT NULL OR state IN ('blocked', 'superseded', 'gone') AS known"
-            f" FROM files WHERE {WHOSE_ASSET.format(f'IN ({marks})')} AND asset_folder <> ?1",
-            folder,
-            *(asset.id for asset in assets),
+            f" FROM files WHERE {WHOSE_ASSET.format(ANY_OF)} AND asset_folder <> ?"
         )
-        digests = {asset.id: asset.md5 for asset in assets}
+        rows = self._store.rows(sql, ids, ids, folder)
         moved = [row for row in rows if row["known"] or row["md5"] == (digests[row["assetid"]] or "")]
         if moved:
             sql = (

@@ -4,6 +4,7 @@ A command that only reads does not load the modules that send, which take longer
 else of a ledger is left to `ledger`.
 """
 
+import json
 import os
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
-from assetsync.ledger.database import Database, below, open_beside
+from assetsync.ledger.database import ANY_OF, Database, below, open_beside
 from assetsync.ledger.equal_content import OWNED
 from assetsync.ledger.folders import HELD, UNLISTED, Hold
 from assetsync.ledger.ledger_metadata import fact
@@ -226,9 +227,8 @@ class Reports:
 
     def trying(self, ids: Collection[int]) -> set[int]:
         """Return the ids of those rows that are queued or being sent again."""
-        marks = ", ".join("?" * len(ids))
-        sql = f"SELECT id FROM files WHERE id IN ({marks}) AND state IN ('queued', 'sending') AND wanted = 'yes'"
-        return {int(row[0]) for row in self._store.rows(sql, *ids)}
+        sql = f"SELECT id FROM files WHERE id {ANY_OF} AND state IN ('queued', 'sending') AND wanted = 'yes'"
+        return {row[0] for row in self._store.rows(sql, json.dumps([*ids]))}
 
     def in_doubt(self, limit: int) -> list[FileRow]:
         """Return up to `limit` versions in doubt, ordered by id, including versions that the tree no longer has."""
