@@ -53,15 +53,11 @@ _IS_TOO_MANY = (
     f" AND f.wanted IN ('yes', 'unmapped') AND NOT {_HAS_ASSET.format('f')}))"
 )
 _BLOCKED = "state = 'blocked' AND wanted <> 'unmapped'"
-# Files with a wrong asset: the word for it, the condition, and the SQL expression of its detail.
+# Files with a wrong asset: missing, different, elsewhere.
 _NOT_AS_SENT = (
-    ("missing", "state = 'blocked' AND reason = 'missing'", "detail"),
-    ("different", "state = 'blocked' AND reason = 'different'", "detail"),
-    (
-        "elsewhere",
-        "state IN ('stored', 'verified') AND asset_folder <> destfolderid AND asset_folder IS NOT agreed_folder",
-        f"'{ELSEWHERE}' || asset_folder",
-    ),
+    "state = 'blocked' AND reason = 'missing'",
+    "state = 'blocked' AND reason = 'different'",
+    "state IN ('stored', 'verified') AND asset_folder <> destfolderid AND asset_folder IS NOT agreed_folder",
 )
 
 
@@ -177,19 +173,19 @@ class Reports:
 
         `under` limits the result to one file, or to all files below one folder.
         """
-        where = ["(path, id) > (?, ?)"]
+        where = ""
         values: list[object] = []
-        if not history:
-            where.insert(0, "wanted = 'yes'")
-        if state is not None:
-            where.insert(0, "state = ?")
-            values.append(state)
         if under is not None:
-            # The range also contains names with the same beginning, such as `a-b` beside `a/b`; the second condition
-            # removes them.
-            where[:0] = ["path < ?", "(path = ? OR substr(path, 1, ?) = ?)"]
-            values[:0] = [below(under)[1], under, len(under) + 1, under + b"/"]
-        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE {' AND '.join(where)} ORDER BY path, id LIMIT ?"
+            # Names such as `a-b` sort between `a` and `a/b`.
+            first, after = below(under)
+            where += "(path = ? OR path >= ?) AND path < ? AND "
+            values += [under, first, after]
+        if state is not None:
+            where += "state = ? AND "
+            values.append(state)
+        if not history:
+            where += "wanted = 'yes' AND "
+        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE {where}(path, id) > (?, ?) ORDER BY path, id LIMIT ?"
         return (file_row(row) for row in self._store.pages(sql, "path, id", (under or b"", 0), *values))
 
     def of_path(self, path: bytes) -> list[FileRow]:
@@ -285,7 +281,7 @@ class Reports:
         somebody else's work, or that are the last copy of a file.
         """
         history = self._store.pages(
-            "SELECT id, assetid, path, asset_folder, destfolderid, size, md5, state, rested_at FROM files f"
+            f"SELECT {FILE_COLUMNS} FROM files f"
             " WHERE state IN ('superseded', 'gone') AND assetid IS NOT NULL"
             " AND (state = 'superseded' OR rested_at < ?)"
             # Until its successor is stored, the old asset is the only asset of the file in the service.
@@ -304,13 +300,12 @@ class Reports:
             (0,),
             gone_before,
         )
-        for row in history:
-            why = "replaced" if row["state"] == State.SUPERSEDED else "deleted"
-            folder = row["asset_folder"] or row["destfolderid"]
-            asset = (row["assetid"], row["path"], folder, row["size"], row["md5"], State(row["state"]))
-            yield Finding(why, *asset, since=row["rested_at"])
+        for row in map(file_row, history):
+            why = "replaced" if row.state is State.SUPERSEDED else "deleted"
+            yield Finding.of(row, why, None)._replace(since=row.rested_at)
         sightings = self._store.pages(
-            "SELECT assetid, path, folder_id, size, md5, why, name FROM sightings s WHERE why <> ''"
+            # In the order of the fields of Finding.
+            "SELECT why, assetid, path, folder_id, size, md5, NULL, NULL, name, NULL FROM sightings s WHERE why <> ''"
             f" AND {_NOT_OWNED.format('s')}"
             f" AND NOT (why <> 'damaged' AND {_DOUBTED.format('s.folder_id', 's')})"
             f" AND NOT {TAKEN_AWAY.format('s.folder_id', SIGHTED.format('s'))} AND {SIGHTED.format('s')} > 0"
@@ -319,22 +314,17 @@ class Reports:
             "assetid",
             ("",),
         )
-        for row in sightings:
-            seen = (row["assetid"], row["path"], row["folder_id"], row["size"], row["md5"])
-            yield Finding(row["why"], *seen, name=row["name"])
+        yield from map(Finding._make, sightings)
 
     def findings(self) -> Iterator[Finding]:
         """Yield differences in the service: files first, then orphans other than replaced and deleted assets."""
-        for why, where, said in _NOT_AS_SENT:
-            rows = self._store.pages(
-                "SELECT id, assetid, path, COALESCE(asset_folder, destfolderid) AS folder, size, md5, state,"
-                f" {said} AS said FROM files WHERE wanted = 'yes' AND {where} AND id > ? ORDER BY id LIMIT ?",
-                "id",
-                (0,),
-            )
-            for row in rows:
-                asset = (row["assetid"], row["path"], row["folder"], row["size"], row["md5"], State(row["state"]))
-                yield Finding(why, *asset, row["said"])
+        for where in _NOT_AS_SENT:
+            sql = f"SELECT {FILE_COLUMNS} FROM files WHERE wanted = 'yes' AND {where} AND id > ? ORDER BY id LIMIT ?"
+            for row in map(file_row, self._store.pages(sql, "id", (0,))):
+                if row.state is State.BLOCKED:
+                    yield Finding.of(row, row.reason, row.detail)
+                else:
+                    yield Finding.of(row, "elsewhere", f"{ELSEWHERE}{row.asset_folder}")
         yield from (orphan for orphan in self.orphans(0.0) if orphan.why not in ("replaced", "deleted"))
 
     def settled_elsewhere(self) -> int:
