@@ -23,7 +23,7 @@ from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerMissi
 from assetsync.ledger import integrity
 from assetsync.ledger.folder_cache import Invalidation
 from assetsync.ledger.group_commit import Commits, Pending
-from assetsync.ledger.ledger_files import OF_THE_DISK, Epoch, Guard, denied, exists, expect_file, make, real
+from assetsync.ledger.ledger_files import OF_THE_DISK, Epoch, Guard, denied, exists, expect_file, open_or_make, real
 from assetsync.ledger.ledger_metadata import expect_owner, set_fact
 
 T = TypeVar("T")
@@ -321,10 +321,8 @@ def _lock_to_read(path: Path) -> int | None:
 
 def _lock_to_write(path: Path) -> int:
     """Open the lock file, and create it if there is none. Raise LedgerError."""
-    lock = _lock_path(path)
     try:
-        fd = make(lock, path)
-        return os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK) if fd is None else fd
+        return open_or_make(_lock_path(path), path)
     except OSError as error:
         raise _without_lock(path, error) from error
 

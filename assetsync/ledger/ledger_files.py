@@ -43,17 +43,14 @@ def real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
-
-
 def exists(ledger: Path) -> bool:
     """Return whether there is a ledger; raise LedgerError if this user has no access to its folder."""
     try:
         # Not `exists`, which from Python 3.14 on returns False for a folder that this user may not enter.
         ledger.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
     except OSError as error:
-        if error.errno in _ABSENT:
-            return False
         raise denied(ledger, error) or LedgerError(
             f"the ledger {ledger} cannot be reached ({error.strerror})", hint="run as the user that owns it"
         ) from error
@@ -100,13 +97,15 @@ def expect_file(path: Path) -> None:
         )
 
 
-def make(path: Path, ledger: Path) -> int | None:
-    """Create and open a file of a ledger, for its owner only; return None if the path exists. Raise OSError."""
+def open_or_make(path: Path, ledger: Path) -> int:
+    """Open a file of a ledger; create it for its owner only if there is none. Raise OSError."""
     owner = ledger.stat() if ledger.exists() else ledger.parent.stat()
+    # A link placed here must not lead elsewhere, and a pipe must not block the start.
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        return None
+        return os.open(path, flags)
     give(fd, owner)
     return fd
 
@@ -158,9 +157,8 @@ class Guard:
 
     def __init__(self, path: Path) -> None:
         """Open the database; create it for its owner only if it is absent. Raise OSError."""
-        # Create it with its final owner and mode: SQLite copies those of the main file to its side files.
-        fd = make(path, path)
-        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC) if fd is None else fd
+        # With its final owner and mode: SQLite copies those of the main file to its side files.
+        self._fd = open_or_make(path, path)
         try:
             status = os.fstat(self._fd)
             if status.st_size == 0:

@@ -54,11 +54,11 @@ class MetadataDrift:
     def __init__(self, store: Database) -> None:
         self._store = store
 
-    def unread(self, limit: int = 500) -> list[FileRow]:
-        """Return versions that are marked as unread, so that their drift is read."""
+    def unread(self) -> list[FileRow]:
+        """Return up to 500 versions that are marked as unread, so that their drift is read."""
         # While a version is being sent or in doubt, it is open which of its uploads will count.
         settled = "state IN ('stored', 'verified', 'blocked')"
-        return files_where(self._store, f"drift = 'unread' AND {settled} ORDER BY id LIMIT ?", limit)
+        return files_where(self._store, f"drift = 'unread' AND {settled} ORDER BY id LIMIT 500")
 
     def mark_unread(self, file_id: int) -> None:
         """Mark a version as unread: its metadata may have changed since it was sent."""
