@@ -43,7 +43,6 @@ class Invalidation:
     def __init__(self) -> None:
         self._pending: set[bytes] = set()
         self._noted: set[bytes] | None = None
-        self._too_many = False
 
     def install(self, conn: sqlite3.Connection) -> None:
         """Install the triggers on the writing connection."""
@@ -59,15 +58,16 @@ class Invalidation:
 
     def note(self) -> None:
         """Begin to remember which folders change."""
-        self._noted, self._too_many = set(), False
+        self._noted = set()
 
     def forget(self) -> None:
         """Stop remembering changed folders."""
         self._noted = None
 
     def has(self, folder: bytes) -> bool:
-        """Return whether the folder changed since `note`; True if unknown, for example without a `note`."""
-        return self._noted is None or self._too_many or folder in self._noted
+        """Return whether the folder changed since `note`; True if unknown: without a `note`, or after many changes."""
+        noted = self._noted
+        return noted is None or folder in noted
 
     def _invalidate(self, path: bytes) -> None:
         folder = path[: path.rfind(b"/") + 1]
@@ -76,8 +76,7 @@ class Invalidation:
         if noted is not None:
             noted.add(folder)
             if len(noted) > _MOST_NOTED:
-                self._too_many = True
-                noted.clear()
+                self._noted = None
 
 
 class FolderCache:

@@ -146,7 +146,7 @@ class Ledger(LedgerView):
             # Without the mark the next start only checks more, so a failure here must not prevent the stop.
             with contextlib.suppress(LedgerError):
                 if self.store.found_damage:
-                    self.set_fact(DAMAGE_SEEN, None)
+                    self.store.write(_mark_damage)
                 else:
                     self.set_fact(CLEAN_STOP, Epoch(self.store.path).changed())
         super().close()
@@ -200,16 +200,17 @@ def open_ledger(path: Path, *, site: str | None = None, create: bool = True, is_
             store.write(lambda conn: set_fact(conn, "contact_from", str(start_no)))
     except BaseException:
         if store.found_damage:
-            # As in `Ledger.close`: with the mark of the last clean stop, the next start would skip its check.
-            def mark(conn: sqlite3.Connection) -> None:
-                conn.execute("DELETE FROM facts WHERE name = ?", (CLEAN_STOP,))
-                set_fact(conn, DAMAGE_SEEN, None)
-
             with contextlib.suppress(LedgerError):
-                store.write(mark)
+                store.write(_mark_damage)
         store.close()
         raise
     return Ledger(store, start_no, restored=restored, unconfirmed=unconfirmed)
+
+
+def _mark_damage(conn: sqlite3.Connection) -> None:
+    # With the mark of the last clean stop, the next start would skip its check.
+    conn.execute("DELETE FROM facts WHERE name = ?", (CLEAN_STOP,))
+    set_fact(conn, DAMAGE_SEEN, None)
 
 
 def _is_restored(known: int, copied: int | None, stopped: str | None, changed: str) -> bool:

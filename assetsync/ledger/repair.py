@@ -62,12 +62,11 @@ class Repair:
 
         def work(conn: sqlite3.Connection) -> State:
             current = read_file(conn, row.id)
-            if current.state is State.IN_DOUBT:
+            resumes = allowed(current.state, Event.RETRIED)
+            if resumes or current.state is State.IN_DOUBT:
                 conn.execute("UPDATE attempts SET look_at = ? WHERE file_id = ? AND closed_at IS NULL", (now, row.id))
+            if not resumes:
                 return current.state
-            if not allowed(current.state, Event.RETRIED):
-                return current.state
-            conn.execute("UPDATE attempts SET look_at = ? WHERE file_id = ? AND closed_at IS NULL", (now, row.id))
             for attempt in conn.execute("SELECT id FROM attempts WHERE file_id = ? AND closed_at IS NULL", (row.id,)):
                 hold_name(conn, attempt["id"])
             # A missing asset stays `missing` until it is found; if it is not, the operator gets the same message again.

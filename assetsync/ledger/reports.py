@@ -52,6 +52,10 @@ _IS_TOO_MANY = (
     f" AND NOT EXISTS (SELECT 1 FROM files f WHERE f.id IN ({_LIKE_IT} UNION ALL {_UNREAD_LIKE_IT})"
     f" AND f.wanted IN ('yes', 'unmapped') AND NOT {_HAS_ASSET.format('f')}))"
 )
+_HAS_QUEUED = (
+    "EXISTS (SELECT 1 FROM counted WHERE wanted = 'yes' AND state = 'queued' AND destfolderid = folders.destfolderid"
+    " AND files > 0)"
+)
 _BLOCKED = "state = 'blocked' AND wanted <> 'unmapped'"
 # Files with a wrong asset: missing, different, elsewhere.
 _NOT_AS_SENT = (
@@ -252,20 +256,16 @@ class Reports:
 
     def holds(self, now: float) -> dict[str, Hold]:
         """Return the folders that are held, and how; a folder that cannot be listed only if `unlisted` has it."""
-        unlisted = self.unlisted()
-        columns = "destfolderid, hold_reason, hold_detail, hold_since, hold_until"
-        sql = f"SELECT {columns} FROM folders WHERE {HELD} OR hold_reason = ?2"
-        found = {row[0]: Hold(*row[1:]) for row in self._store.rows(sql, now, UNLISTED)}
-        return {folder: hold for folder, hold in found.items() if hold.reason != UNLISTED or folder in unlisted}
+        sql = (
+            "SELECT destfolderid, hold_reason, hold_detail, hold_since, hold_until FROM folders"
+            f" WHERE {HELD} AND hold_reason <> ?2 OR hold_reason = ?2 AND {_HAS_QUEUED}"
+        )
+        return {row[0]: Hold(*row[1:]) for row in self._store.rows(sql, now, UNLISTED)}
 
     def unlisted(self) -> dict[str, str]:
         """Return the folders that cannot be listed while a file is queued for them, and why."""
-        rows = self._store.rows(
-            "SELECT destfolderid, hold_detail FROM folders WHERE hold_reason = ? AND EXISTS (SELECT 1 FROM counted"
-            " WHERE wanted = 'yes' AND state = 'queued' AND destfolderid = folders.destfolderid AND files > 0)",
-            UNLISTED,
-        )
-        return {row[0]: row[1] for row in rows}
+        sql = f"SELECT destfolderid, hold_detail FROM folders WHERE hold_reason = ? AND {_HAS_QUEUED}"
+        return {row[0]: row[1] for row in self._store.rows(sql, UNLISTED)}
 
     def brakes(self) -> list[Brake]:
         """Return the brakes that wait for an operator."""
