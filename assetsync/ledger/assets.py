@@ -61,17 +61,12 @@ class Assets:
 
     def findable_sample(self, limit: int) -> list[str]:
         """Return ids of assets that the index showed when last read, newest first."""
-        rows = self._store.rows(
-            "SELECT assetid FROM files WHERE state = 'verified' AND findable_at IS NOT NULL ORDER BY id DESC LIMIT ?",
-            limit,
-        )
-        return [str(row[0]) for row in rows]
+        sql = "SELECT assetid FROM files WHERE state = 'verified' AND findable_at IS NOT NULL ORDER BY id DESC LIMIT ?"
+        return self._store.column(sql, limit)
 
     def asked(self, ids: Sequence[int], now: float) -> None:
         """Record that the service was asked to index these rows' assets."""
-        self._store.write(
-            lambda conn: conn.executemany("UPDATE files SET index_asked_at = ? WHERE id = ?", [(now, i) for i in ids])
-        )
+        self._store.change_each("UPDATE files SET index_asked_at = ? WHERE id = ?", [(now, i) for i in ids])
 
     def apply_all(self, events: Sequence[Change], now: float) -> None:
         """Record the results of reading back, in one commit.

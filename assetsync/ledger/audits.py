@@ -4,7 +4,6 @@ Listing the folder is left to `sync.readback.auditor`.
 """
 
 import json
-import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -120,12 +119,12 @@ class Audits:
     def history(self, assetids: Sequence[str]) -> set[str]:
         """Return the ids that belong to versions at rest."""
         sql = f"SELECT assetid FROM files WHERE state IN ('superseded', 'gone') AND assetid {ANY_OF}"
-        return {row[0] for row in self._store.rows(sql, json.dumps(assetids))}
+        return set(self._store.column(sql, json.dumps(assetids)))
 
     def replaced(self, assetids: Sequence[str]) -> set[str]:
         """Return the ids of assets that an operator had replaced by another upload."""
         sql = f"SELECT assetid FROM sightings WHERE why = 'replaced' AND assetid {ANY_OF}"
-        return {row[0] for row in self._store.rows(sql, json.dumps(assetids))}
+        return set(self._store.column(sql, json.dumps(assetids)))
 
     def equal_content(self, folder: str, assets: Collection[Asset]) -> dict[str, FileRow]:
         """Return, by id of an asset that no row owns, a live row of the same content in the folder."""
@@ -144,7 +143,7 @@ class Audits:
             "SELECT path FROM files WHERE destfolderid = ? AND wanted = 'yes' AND state IN ('stored', 'verified')"
             " AND folded_name LIKE '%.zip' ORDER BY path"
         )
-        return [row[0] for row in self._store.rows(sql, folder)]
+        return self._store.column(sql, folder)
 
     def sent_as(self, folder: str, name: str) -> FileRow | None:
         """Return a file that was sent into the folder under this name in an attempt that was in doubt."""
@@ -157,21 +156,17 @@ class Audits:
 
     def met(self, file_ids: Sequence[int], at: float) -> None:
         """Record that an audit begun `at` met these rows' assets."""
-        self._store.write(
-            lambda conn: conn.executemany("UPDATE files SET audited_at = ? WHERE id = ?", [(at, i) for i in file_ids])
-        )
+        self._store.change_each("UPDATE files SET audited_at = ? WHERE id = ?", [(at, i) for i in file_ids])
 
     def met_history(self, assetids: Collection[str], at: float) -> None:
         """Record that an audit begun `at` met these assets of versions at rest, so that `orphans` lists them."""
         sql = "UPDATE files SET audited_at = ? WHERE assetid = ? AND state IN ('superseded', 'gone')"
-        if assetids:
-            self._store.write(lambda conn: conn.executemany(sql, [(at, assetid) for assetid in assetids]))
+        self._store.change_each(sql, [(at, assetid) for assetid in assetids])
 
     def met_ids(self, assetids: Collection[str], at: float) -> None:
         """Record that an audit begun `at` met these assets of verified versions."""
         sql = f"UPDATE files SET audited_at = ? WHERE assetid = ? AND {_VERIFIED} AND {_LIVE}"
-        if assetids:
-            self._store.write(lambda conn: conn.executemany(sql, [(at, assetid) for assetid in assetids]))
+        self._store.change_each(sql, [(at, assetid) for assetid in assetids])
 
     def verified(self, unmet: Unmet, audit: RunningAudit) -> int:
         """Return the number of versions that the audit should meet; those verified since its start do not count."""
@@ -200,12 +195,7 @@ class Audits:
 
     def explain(self, found: Sequence[tuple[str, str, FileRow | None]]) -> None:
         """Record the audit's explanation of sighted assets: (asset id, why, the file concerned)."""
-
-        def work(conn: sqlite3.Connection) -> None:
-            conn.executemany(
-                "UPDATE sightings SET why = ?, file_id = ?, path = ? WHERE assetid = ? AND why IN ('', 'unknown')",
-                [(why, row.id if row else None, row.path if row else None, assetid) for assetid, why, row in found],
-            )
-
-        if found:
-            self._store.write(work)
+        self._store.change_each(
+            "UPDATE sightings SET why = ?, file_id = ?, path = ? WHERE assetid = ? AND why IN ('', 'unknown')",
+            [(why, row.id if row else None, row.path if row else None, assetid) for assetid, why, row in found],
+        )

@@ -13,7 +13,7 @@ import sqlite3
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -89,6 +89,14 @@ class Database:
         """
         return self.submit(work).result()
 
+    def change(self, sql: str, *values: Any) -> int:
+        """Execute one statement in a transaction; return the number of rows changed. Raises as `write` does."""
+        return self.write(lambda conn: conn.execute(sql, values).rowcount)
+
+    def change_each(self, sql: str, rows: Collection[Sequence[Any]]) -> int:
+        """Execute a statement with each row's values, in one transaction; return the number of rows changed."""
+        return self.write(lambda conn: conn.executemany(sql, rows).rowcount) if rows else 0
+
     def submit(self, work: Callable[[sqlite3.Connection], T]) -> Pending[T]:
         """Queue `work` for the next commit, of whichever thread; the returned Pending holds the result."""
         assert self._commits is not None, "a ledger that was opened for reading is not written"
@@ -120,10 +128,13 @@ class Database:
         except sqlite3.Error as error:
             raise self.translate(error) from error
 
+    def column(self, sql: str, *values: Any) -> list[Any]:
+        """Return the first column of all rows of a bounded query."""
+        return [row[0] for row in self.rows(sql, *values)]
+
     def value(self, sql: str, *values: Any) -> Any:
         """Return the first column of a query's first row; None without a row."""
-        rows = self.rows(sql, *values)
-        return rows[0][0] if rows else None
+        return next(iter(self.column(sql, *values)), None)
 
     def pages(self, sql: str, key: str, start: tuple[Any, ...], *values: Any) -> Iterator[sqlite3.Row]:
         """Yield any number of rows by keyset: `sql` ends in `… > (?, …) ORDER BY … LIMIT ?` over the columns of `key`.

@@ -103,7 +103,7 @@ class Doubts:
         """Return the destination folders with at least this many versions in doubt."""
         # The plus prevents SQLite from scanning all files in folder order.
         sql = "SELECT destfolderid FROM files WHERE state = 'in_doubt' GROUP BY +destfolderid HAVING COUNT(*) >= ?"
-        return [row[0] for row in self._store.rows(sql, least)]
+        return self._store.column(sql, least)
 
     def due(self, now: float, limit: int = 500) -> list[OpenDoubt]:
         """Return up to `limit` doubts whose next look-up is due, longest due first, then grouped by folder."""
@@ -169,7 +169,7 @@ class Doubts:
     def owned(self, assetids: Collection[str]) -> set[str]:
         """Return the ids that belong to live rows."""
         sql = f"SELECT assetid FROM files WHERE state NOT IN ('superseded', 'gone') AND assetid {ANY_OF}"
-        return {row[0] for row in self._store.rows(sql, json.dumps([*assetids]))}
+        return set(self._store.column(sql, json.dumps([*assetids])))
 
     def history(self, assetids: Collection[str]) -> dict[str, set[str | None]]:
         """Return the digests of the versions that once had these ids; None for a version that was never hashed.
@@ -189,7 +189,7 @@ class Doubts:
     def recorded(self, assetids: Collection[str]) -> set[str]:
         """Return the ids recorded as damaged: a damaged asset is the proof of one attempt and of no other."""
         sql = f"SELECT assetid FROM sightings WHERE why = 'damaged' AND assetid {ANY_OF}"
-        return {row[0] for row in self._store.rows(sql, json.dumps([*assetids]))}
+        return set(self._store.column(sql, json.dumps([*assetids])))
 
     def left_in(self, folder: str, since: float) -> list[LeftBy]:
         """Return the uploads into a folder that may have created an asset there, whole or cut.
@@ -246,29 +246,20 @@ class Doubts:
             " md5 = excluded.md5, met_at = excluded.met_at"
         )
         values = [(a.id, a.folder_id, a.filename, a.size if a.processed else None, a.md5, now, newest) for a in assets]
-        if values:
-            self._store.write(lambda conn: conn.executemany(sql, values))
+        self._store.change_each(sql, values)
 
     def looked(self, looks: Sequence[tuple[int, Grace, float]]) -> None:
         """Record answered look-ups: (attempt id, grace after the look-up, time of the next look-up)."""
-
-        def work(conn: sqlite3.Connection) -> None:
-            conn.executemany(
-                "UPDATE attempts SET grace_boot = ?, grace_first = ?, grace_last = ?, grace_slow = ?, look_at = ?,"
-                " looks = looks + 1 WHERE id = ?",
-                [(g.boot, g.first, g.last, g.slow, at, attempt) for attempt, g, at in looks],
-            )
-
-        if looks:
-            self._store.write(work)
+        self._store.change_each(
+            "UPDATE attempts SET grace_boot = ?, grace_first = ?, grace_last = ?, grace_slow = ?, look_at = ?,"
+            " looks = looks + 1 WHERE id = ?",
+            [(g.boot, g.first, g.last, g.slow, at, attempt) for attempt, g, at in looks],
+        )
 
     def look_now(self, attempt_ids: Collection[int], now: float) -> int:
         """Make the next look-up of these attempts due now; return how many of them are undecided doubts."""
-        if not attempt_ids:
-            return 0
         sql = f"UPDATE attempts AS a SET look_at = MIN(look_at, ?) WHERE id = ? AND {_UNDECIDED}"
-        values = [(now, attempt) for attempt in attempt_ids]
-        return self._store.write(lambda conn: conn.executemany(sql, values).rowcount)
+        return self._store.change_each(sql, [(now, attempt) for attempt in attempt_ids])
 
     def looked_first(self, attempt_id: int, boot: str, ended: float) -> None:
         """Record the first answered look-up of a boot; `ended` is in seconds on the steady clock of that boot.
@@ -276,7 +267,7 @@ class Doubts:
         It is earlier, and may be negative, by the age that earlier boots account for.
         """
         sql = "UPDATE attempts SET look_boot = ?, look_first = ? WHERE id = ?"
-        self._store.write(lambda conn: conn.execute(sql, (boot, ended, attempt_id)))
+        self._store.change(sql, boot, ended, attempt_id)
 
     def unanswered(self, attempt_ids: Sequence[int], with_them: Sequence[int], look_at: float, detail: str) -> None:
         """Postpone look-ups without an answer, and those `with_them`; graces stay unchanged, so that the gap shows."""

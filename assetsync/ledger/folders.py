@@ -126,12 +126,11 @@ class FolderListings:
         return self._asks[destfolderid]
 
     def _set(self, destfolderid: str, start_no: int) -> None:
-        self._store.write(
-            lambda conn: conn.execute(
-                "INSERT INTO folders (destfolderid, contact_start) VALUES (?, ?)"
-                " ON CONFLICT (destfolderid) DO UPDATE SET contact_start = excluded.contact_start",
-                (destfolderid, start_no),
-            )
+        self._store.change(
+            "INSERT INTO folders (destfolderid, contact_start) VALUES (?, ?)"
+            " ON CONFLICT (destfolderid) DO UPDATE SET contact_start = excluded.contact_start",
+            destfolderid,
+            start_no,
         )
 
     def named(self, destfolderid: str, *, kept: bool) -> None:
@@ -154,11 +153,8 @@ class FolderListings:
             "SELECT assetid, met_at FROM sightings s WHERE folder_id = ? AND met_at IS NOT 0"
             f" AND {TAKEN_AWAY.format('s.folder_id', SIGHTED.format('s'))} LIMIT ?"
         )
-        rows = self._store.rows(sql, destfolderid, limit)
-        return {row[0]: row[1] for row in rows}
+        return {row[0]: row[1] for row in self._store.rows(sql, destfolderid, limit)}
 
     def not_there(self, missed: Mapping[str, float | None]) -> None:
         """Record that a listing did not show these assets either, unless they were seen since."""
-        sql = "UPDATE sightings SET met_at = 0 WHERE assetid = ? AND met_at IS ?"
-        if missed:
-            self._store.write(lambda conn: conn.executemany(sql, missed.items()))
+        self._store.change_each("UPDATE sightings SET met_at = 0 WHERE assetid = ? AND met_at IS ?", missed.items())

@@ -74,18 +74,16 @@ class Ledger(LedgerView):
             "INSERT INTO brakes (kind, subject, detail, amount, pulled_at) VALUES (?, ?, ?, ?, ?)"
             " ON CONFLICT (kind, subject) WHERE resumed_at IS NULL DO NOTHING"
         )
-        values = (kind, subject, detail, amount, now)
-        return self.store.write(lambda conn: conn.execute(sql, values).rowcount == 1)
+        return self.store.change(sql, kind, subject, detail, amount, now) == 1
 
     def resume(self, brake_id: int | None, now: float) -> int:
         """Release one brake, or all; return the number released."""
         sql = "UPDATE brakes SET resumed_at = ?1 WHERE resumed_at IS NULL AND (?2 IS NULL OR id = ?2)"
-        return self.store.write(lambda conn: conn.execute(sql, (now, brake_id)).rowcount)
+        return self.store.change(sql, now, brake_id)
 
     def lift_brake(self, brake_id: int, now: float) -> None:
         """Release a brake whose cause has cleared without an operator; this release permits nothing."""
-        sql = "UPDATE brakes SET resumed_at = ?, amount = 0 WHERE id = ?"
-        self.store.write(lambda conn: conn.execute(sql, (now, brake_id)))
+        self.store.change("UPDATE brakes SET resumed_at = ?, amount = 0 WHERE id = ?", now, brake_id)
 
     def resumed_amount(self, kind: str, subject: str, since: float) -> int | None:
         """Return the largest amount that an operator permitted by releasing such a brake since then."""
@@ -96,15 +94,14 @@ class Ledger(LedgerView):
     def withdraw(self, kind: str, subject: str, since: float) -> None:
         """Revoke the operators' releases of such a brake since then."""
         sql = "UPDATE brakes SET amount = 0 WHERE kind = ? AND subject = ? AND resumed_at >= ?"
-        self.store.write(lambda conn: conn.execute(sql, (kind, subject, since)))
+        self.store.change(sql, kind, subject, since)
 
     def withdraw_others(self, kind: str, subjects: Collection[str]) -> None:
         """Revoke the operators' releases of such a brake on any subject other than these."""
         others = f"kind = ? AND subject NOT {ANY_OF} AND resumed_at IS NOT NULL AND amount > 0"
         values = (kind, json.dumps([*subjects]))
         if self.store.rows(f"SELECT 1 FROM brakes WHERE {others} LIMIT 1", *values):
-            sql = f"UPDATE brakes SET amount = 0 WHERE {others}"
-            self.store.write(lambda conn: conn.execute(sql, values))
+            self.store.change(f"UPDATE brakes SET amount = 0 WHERE {others}", *values)
 
     def ask(self, verb: str, argument: dict[str, object], now: float) -> int:
         """Leave a request for the holder of the lock; return its number."""
@@ -127,7 +124,7 @@ class Ledger(LedgerView):
     def begin_request(self, request_id: int) -> bool:
         """Record that a request is being carried out; return False if an earlier attempt at it left no answer."""
         sql = "UPDATE requests SET answer = 'begun' WHERE id = ? AND answer IS NULL"
-        return self.store.write(lambda conn: conn.execute(sql, (request_id,)).rowcount == 1)
+        return self.store.change(sql, request_id) == 1
 
     def answered(self, request_id: int) -> str | None:
         """Return the answer to a request; None until a holder has carried it out or refused it."""
@@ -137,8 +134,7 @@ class Ledger(LedgerView):
 
     def answer(self, request_id: int, answer: str, now: float) -> None:
         """Record that a request was carried out or refused."""
-        sql = "UPDATE requests SET done_at = ?, answer = ? WHERE id = ?"
-        self.store.write(lambda conn: conn.execute(sql, (now, answer, request_id)))
+        self.store.change("UPDATE requests SET done_at = ?, answer = ? WHERE id = ?", now, answer, request_id)
 
     def close(self) -> None:
         """End the session; the holder of the ledger records a clean stop, or the damage that it found."""

@@ -62,13 +62,12 @@ class MetadataDrift:
 
     def mark_unread(self, file_id: int) -> None:
         """Mark a version as unread: its metadata may have changed since it was sent."""
-        self._store.write(lambda conn: conn.execute("UPDATE files SET drift = 'unread' WHERE id = ?", (file_id,)))
+        self._store.change("UPDATE files SET drift = 'unread' WHERE id = ?", file_id)
 
     def back(self) -> None:
         """Mark files that were away as unread: they may be there again."""
         if self._store.rows(f"SELECT 1 FROM files WHERE drift = '{AWAY}' LIMIT 1"):
-            sql = f"UPDATE files SET drift = 'unread' WHERE drift = '{AWAY}'"
-            self._store.write(lambda conn: conn.execute(sql))
+            self._store.change(f"UPDATE files SET drift = 'unread' WHERE drift = '{AWAY}'")
 
     def unreadable(self) -> list[FileRow]:
         """Return one file for each error that makes sidecars unreadable, however many files it affects."""
@@ -77,13 +76,11 @@ class MetadataDrift:
 
     def read_alike(self, drift: str) -> None:
         """Mark all files with this drift as unread, because it no longer holds."""
-        self._store.write(
-            lambda conn: conn.execute(f"UPDATE files SET drift = 'unread' WHERE {DRIFTED} AND drift = ?", (drift,))
-        )
+        self._store.change(f"UPDATE files SET drift = 'unread' WHERE {DRIFTED} AND drift = ?", drift)
 
     def read_anew(self) -> None:
         """Mark all files with drift as unread, because the mappings changed."""
-        self._store.write(lambda conn: conn.execute(f"UPDATE files SET drift = 'unread' WHERE {DRIFTED}"))
+        self._store.change(f"UPDATE files SET drift = 'unread' WHERE {DRIFTED}")
 
     def read(self, found: Sequence[Found], *, still: Callable[[], bool]) -> None:
         """Record the drift found for versions that were unread.
@@ -129,8 +126,7 @@ class MetadataDrift:
             " agreed_folder = CASE WHEN asset_folder <> destfolderid THEN asset_folder END"
             " WHERE id = ? AND drift = ? AND said_digest IS ?"
         )
-        values = [(row.id, row.drift, row.said_digest) for row in rows]
-        return self._store.write(lambda conn: conn.executemany(sql, values).rowcount) if values else 0
+        return self._store.change_each(sql, [(row.id, row.drift, row.said_digest) for row in rows])
 
     def lies_in(self, file_id: int, folder: str) -> bool:
         """Return whether a version's asset was last seen in that folder of the service, wherever it was sent."""

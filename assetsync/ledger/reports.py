@@ -228,7 +228,7 @@ class Reports:
     def trying(self, ids: Collection[int]) -> set[int]:
         """Return the ids of those rows that are queued or being sent again."""
         sql = f"SELECT id FROM files WHERE id {ANY_OF} AND state IN ('queued', 'sending') AND wanted = 'yes'"
-        return {row[0] for row in self._store.rows(sql, json.dumps([*ids]))}
+        return set(self._store.column(sql, json.dumps([*ids])))
 
     def in_doubt(self, limit: int) -> list[FileRow]:
         """Return up to `limit` versions in doubt, ordered by id, including versions that the tree no longer has."""

@@ -141,12 +141,8 @@ class Intake:
 
     def remap(self, file_id: int, destfolderid: str) -> None:
         """Change the destination folder of a queued row without an asset, after its mapping changed."""
-        self._store.write(
-            lambda conn: conn.execute(
-                "UPDATE files SET destfolderid = ? WHERE id = ? AND state = 'queued' AND assetid IS NULL",
-                (destfolderid, file_id),
-            )
-        )
+        sql = "UPDATE files SET destfolderid = ? WHERE id = ? AND state = 'queued' AND assetid IS NULL"
+        self._store.change(sql, destfolderid, file_id)
 
     def sidecars(self) -> Iterator[tuple[bytes, FileStat]]:
         """Yield the known sidecars in byte order."""
@@ -161,8 +157,7 @@ class Intake:
             f"   WHERE path = substr(s.path, 1, length(s.path) - {len(SUFFIX)}) AND wanted = 'yes')"
             " ORDER BY path LIMIT ?3"
         )
-        rows = self._store.rows(sql, FOLDER_SIDECAR, _OF_A_FOLDER, limit)
-        return [row[0] for row in rows]
+        return self._store.column(sql, FOLDER_SIDECAR, _OF_A_FOLDER, limit)
 
     def sidecar(self, path: bytes) -> FileStat | None:
         """Return the recorded state of one sidecar."""
