@@ -71,11 +71,6 @@ class Database:
             self._commits = Commits(self._writer, self.translate, last=self.invalidation.settle, check=check)
 
     @property
-    def commits(self) -> int:
-        """Number of transactions committed since the ledger was opened."""
-        return 0 if self._commits is None else self._commits.count
-
-    @property
     def holds_lock(self) -> bool:
         """Whether this process holds the lock, so that it is the process that sends for the ledger."""
         return self._guard is not None
@@ -178,8 +173,8 @@ def open_database(path: Path, *, create: bool) -> Database:
     is.
     """
     path = real(path)
-    if not create and not exists(path):
-        raise missing(path)
+    if not create:
+        _expect_ledger(path)
     # Whatever fails below closes its connection first.
     with contextlib.ExitStack() as held:
         held.callback(os.close, _take_lock(path))
@@ -208,8 +203,7 @@ def open_beside(path: Path, *, site: str | None = None, writable: bool = False) 
     Raise LedgerMissing, LedgerNewer, LedgerDamaged, and LedgerOfAnother if `site` is named and another site owns it.
     """
     path = real(path)
-    if not exists(path):
-        raise missing(path)
+    _expect_ledger(path)
     store = Database(path, read_only=not writable)
     try:
         integrity.expect_current(path, store.reader())
@@ -306,12 +300,13 @@ def below(folder: bytes) -> tuple[bytes, bytes]:
     return (folder + b"/", folder + b"0") if folder else (b"", AFTER_ALL)
 
 
-def missing(path: Path) -> LedgerMissing:
-    """Return the error for a ledger that does not exist; its hint names the commands that create one."""
-    return LedgerMissing(
-        f"there is no ledger at {path}",
-        hint="`assetsync reconcile` or `assetsync run` creates it; check that --config is right",
-    )
+def _expect_ledger(path: Path) -> None:
+    """Raise LedgerMissing, with the commands that create a ledger, if there is none."""
+    if not exists(path):
+        raise LedgerMissing(
+            f"there is no ledger at {path}",
+            hint="`assetsync reconcile` or `assetsync run` creates it; check that --config is right",
+        )
 
 
 def _lock_path(path: Path) -> Path:

@@ -5,7 +5,6 @@ The tables, and the SQL of files, attempts and assets, are left to the parts. Re
 
 import contextlib
 import json
-import os
 import sqlite3
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -167,7 +166,7 @@ def open_ledger(path: Path, *, site: str | None = None, create: bool = True, is_
         _refuse_another(path, site)
         raise
     try:
-        epoch, outside = Epoch(store.path), OutsideEpoch(store.path, os.environ)
+        epoch, outside = Epoch(store.path), OutsideEpoch(store.path)
         copied, changed, kept = epoch.read(), epoch.changed(), outside.read()
 
         def work(conn: sqlite3.Connection) -> tuple[int, bool, bool]:

@@ -18,7 +18,6 @@ import hashlib
 import os
 import stat
 import struct
-from collections.abc import Mapping
 from pathlib import Path
 
 from assetsync.clock import boot_id
@@ -291,7 +290,7 @@ class OutsideEpoch:
     together with the ledger.
     """
 
-    def __init__(self, ledger: Path, environ: Mapping[str, str]) -> None:
+    def __init__(self, ledger: Path) -> None:
         """Choose the folder: $RUNTIME_DIRECTORY, else the owner's in /run, else `assetsync` in $XDG_RUNTIME_DIR.
 
         The owner's folder is /run/assetsync if the ledger's owner owns it, else /run/assetsync-UID. A folder on the
@@ -300,7 +299,7 @@ class OutsideEpoch:
         self._ledger = ledger
         self._boot = boot_id()
         self._path: Path | None = None
-        folder = _runtime_folder(ledger, environ)
+        folder = _runtime_folder(ledger)
         if folder is not None:
             place = hashlib.sha256(os.fsencode(ledger)).hexdigest()[:16]
             self._path = folder / f"{ledger.name}-{place}{SUFFIX}"
@@ -337,11 +336,11 @@ class OutsideEpoch:
         return True
 
 
-def _runtime_folder(ledger: Path, environ: Mapping[str, str]) -> Path | None:
-    named = environ.get("RUNTIME_DIRECTORY", "").split(":")[0]
+def _runtime_folder(ledger: Path) -> Path | None:
+    named = os.environ.get("RUNTIME_DIRECTORY", "").split(":")[0]
     if named:
         return Path(named)
-    users = Path(environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}")
+    users = Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}")
     try:
         owner = (ledger if ledger.exists() else ledger.parent).stat().st_uid
         # An owner who cannot write to the folder would leave an old number there, which root's next start would read.

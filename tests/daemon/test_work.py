@@ -208,12 +208,12 @@ def test_reverted_file_in_moved_mapping_settles(make_world, clock, on_move):
             os.utime(file, ns=times)
         world.hint("a")
     clock.advance(600)
-    commits = world.ledger.store.commits
+    commits = world.ledger.store._commits.count
     work = Work(world.site, idle=0.0)
     for _ in range(5):
         work.look()
     assert len(world.site.settling) == 0
-    assert world.ledger.store.commits - commits <= 2
+    assert world.ledger.store._commits.count - commits <= 2
 
 
 def test_settling_files_are_queued_in_batches(make_world, clock):

@@ -31,14 +31,14 @@ def test_first_settling_file_is_noted_at_once(settling, clock):
     look(settling, "a")
     settling.site.runtime_state.note()
     assert noted(settling) == Unsettled(1)
-    commits = settling.ledger.store.commits
+    commits = settling.ledger.store._commits.count
     for number in range(40):
         look(settling, f"{number}")
         settling.site.runtime_state.note()
-    assert (noted(settling), settling.ledger.store.commits) == (Unsettled(1), commits)
+    assert (noted(settling), settling.ledger.store._commits.count) == (Unsettled(1), commits)
     clock.advance(6)
     settling.site.runtime_state.note()
-    assert (noted(settling), settling.ledger.store.commits) == (Unsettled(41), commits + 1)
+    assert (noted(settling), settling.ledger.store._commits.count) == (Unsettled(41), commits + 1)
 
 
 def test_that_none_is_left_is_noted_at_once(settling):
@@ -137,9 +137,9 @@ def test_pause_is_recorded_once_with_its_end(world):
     runtime_state.note()
     circuit_breaker.trouble("unreachable", "nothing answers")
     runtime_state.note()
-    commits = world.ledger.store.commits
+    commits = world.ledger.store._commits.count
     runtime_state.note()
-    assert world.ledger.store.commits == commits
+    assert world.ledger.store._commits.count == commits
     pause = world.ledger.runs.pause()
     assert (pause.start, pause.reason, pause.detail, pause.ended) == (
         world.ledger.start_no, "unreachable", "nothing answers", None,

@@ -295,9 +295,9 @@ def test_known_service_lifts_own_brake_only(mirrored):
 def test_identity_check_precedes_all_writes(mirrored):
     mirrored.restart(**at(THERE))
     ledger = mirrored.ledger
-    commits = ledger.store.commits
+    commits = ledger.store._commits.count
     ServiceIdentity(mirrored.service, ledger, mirrored.clock, "http://127.0.0.3:1/dam")
-    assert ledger.store.commits == commits
+    assert ledger.store._commits.count == commits
 
 
 def test_renamed_assets_are_known_by_index(mirrored):

@@ -252,9 +252,9 @@ def test_many_looks_share_few_commits(world):
     paths = [f"{number:03}".encode() for number in range(250)]
     for path in paths:
         world.write(path)
-    before = world.ledger.store.commits
+    before = world.ledger.store._commits.count
     assert world.site.intake.look(*paths) == 250
-    assert world.ledger.store.commits - before == 3
+    assert world.ledger.store._commits.count - before == 3
     assert len(world.states()) == 250
 
 
@@ -311,8 +311,8 @@ def test_unchanged_sidecar_hint_does_nothing(world):
     world.scan_and_send()
     world.live(5.0)
     world.scan()
-    before = world.ledger.store.commits
-    assert (world.hint("a.yaml"), world.ledger.store.commits, world.row("a").drift) == (0, before, None)
+    before = world.ledger.store._commits.count
+    assert (world.hint("a.yaml"), world.ledger.store._commits.count, world.row("a").drift) == (0, before, None)
 
 
 @pytest.mark.parametrize("age", [0.5, 1.9])
@@ -321,9 +321,9 @@ def test_very_young_sidecar_counts_as_changed(world, age):
     sidecar = world.write("a.yaml", b"description: x\n")
     world.scan_and_send()
     world.clock.set_now(sidecar.stat().st_ctime + age)
-    before = world.ledger.store.commits
+    before = world.ledger.store._commits.count
     world.hint("a.yaml")
-    assert world.ledger.store.commits == before + 1
+    assert world.ledger.store._commits.count == before + 1
 
 
 # What is done to a.yaml and _folder.yaml between two scans, after the file was blocked by a bad sidecar or sent.
@@ -565,10 +565,10 @@ def test_empty_file_is_held_until_filled(world):
 def test_empty_file_is_held_when_queued(world):
     for number in range(50):
         world.write(f"empty-{number}", b"")
-    before = world.ledger.store.commits
+    before = world.ledger.store._commits.count
     world.scan()
     assert world.send() == 0
-    assert world.ledger.store.commits - before < 15
+    assert world.ledger.store._commits.count - before < 15
 
 
 def test_scanned_sidecars_commit_in_parts(world, monkeypatch):

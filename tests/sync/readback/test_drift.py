@@ -135,10 +135,10 @@ def test_folder_sidecar_needs_few_commits(make_world):
     world.live(5)
     world.write("_folder.yaml", b"location: here")
     world.scan()
-    before = world.ledger.store.commits
+    before = world.ledger.store._commits.count
     assert len(drift(world)) == 10
     assert all(world.row(f"{number}.jpg").drift.startswith("its metadata changed") for number in range(1200))
-    assert world.ledger.store.commits - before == 3
+    assert world.ledger.store._commits.count - before == 3
 
 
 def test_reverted_sidecar_is_read_once_more(make_world, monkeypatch):
@@ -360,11 +360,11 @@ def test_drifts_of_one_file_share_one_report(make_world):
         "lies in anot",
         "mapping poin",
     ]
-    commits = world.ledger.store.commits
+    commits = world.ledger.store._commits.count
     world.scan()
     drift(world)
     assert drift(world) == {b"a.jpg": said}
-    assert world.ledger.store.commits - commits <= 6
+    assert world.ledger.store._commits.count - commits <= 6
 
 
 def remap(world, folder: str) -> None:

@@ -106,10 +106,10 @@ class Running:
 
 def test_intents_and_results_share_commits(world):
     write(world, 12)
-    before = world.ledger.store.commits
+    before = world.ledger.store._commits.count
     assert run(world) is Step.IDLE
     # In rounds of four files there would be four. Without a shared commit there would be 24.
-    assert world.ledger.store.commits - before <= 8
+    assert world.ledger.store._commits.count - before <= 8
     assert set(world.states().values()) == {State.STORED}
     assert len(world.service.posts) == 13
 
@@ -120,9 +120,9 @@ def test_one_worker_commits_once_a_file(make_world):
     world.scan()
     run(world)
     write(world, 10)
-    before = world.ledger.store.commits
+    before = world.ledger.store._commits.count
     assert run(world) is Step.IDLE
-    assert world.ledger.store.commits - before == 11
+    assert world.ledger.store._commits.count - before == 11
 
 
 def test_no_more_attempts_are_open_than_workers(world):

@@ -203,11 +203,11 @@ def test_waiting_files_delay_no_other(world, clock):
             file.truncate(len(LARGE))
     world.scan_and_send()
     assert world.ledger.queue.due(clock.now(), 10) == []
-    before = world.ledger.store.commits
+    before = world.ledger.store._commits.count
     for _ in range(12):
         clock.advance(5)
         world.send()
-    assert world.ledger.store.commits - before <= 12
+    assert world.ledger.store._commits.count - before <= 12
     clock.advance(60)
     world.write("small", b"content")
     world.scan()
