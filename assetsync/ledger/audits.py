@@ -51,9 +51,9 @@ class Unmet:
             return f"SELECT {what} FROM files WHERE {plus}asset_folder = ? AND {_VERIFIED}", [self.folder]
         # The index is named because the planner would read every version ever sent to the folder.
         index = "" if by_id else "INDEXED BY files_elsewhere "
-        others = ", ".join("?" * len(self.away_from))
-        moved = f"asset_folder <> destfolderid AND {plus}destfolderid = ? AND asset_folder NOT IN ({others})"
-        return f"SELECT {what} FROM files {index}WHERE {moved} AND {_VERIFIED}", [self.folder, *self.away_from]
+        moved = f"asset_folder <> destfolderid AND {plus}destfolderid = ? AND asset_folder NOT {ANY_OF}"
+        values = [self.folder, json.dumps([*self.away_from])]
+        return f"SELECT {what} FROM files {index}WHERE {moved} AND {_VERIFIED}", values
 
 
 _VERIFIED = "state = 'verified'"

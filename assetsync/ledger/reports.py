@@ -303,6 +303,10 @@ class Reports:
         for row in map(file_row, history):
             why = "replaced" if row.state is State.SUPERSEDED else "deleted"
             yield Finding.of(row, why, None)._replace(since=row.rested_at)
+        yield from self._sighted()
+
+    def _sighted(self) -> Iterator[Finding]:
+        """Yield the orphans that no version ever had, and those that an operator had replaced."""
         sightings = self._store.pages(
             # In the order of the fields of Finding.
             "SELECT why, assetid, path, folder_id, size, md5, NULL, NULL, name, NULL FROM sightings s WHERE why <> ''"
@@ -314,7 +318,7 @@ class Reports:
             "assetid",
             ("",),
         )
-        yield from map(Finding._make, sightings)
+        return map(Finding._make, sightings)
 
     def findings(self) -> Iterator[Finding]:
         """Yield differences in the service: files first, then orphans other than replaced and deleted assets."""
@@ -325,7 +329,7 @@ class Reports:
                     yield Finding.of(row, row.reason, row.detail)
                 else:
                     yield Finding.of(row, "elsewhere", f"{ELSEWHERE}{row.asset_folder}")
-        yield from (orphan for orphan in self.orphans(0.0) if orphan.why not in ("replaced", "deleted"))
+        yield from (orphan for orphan in self._sighted() if orphan.why != "replaced")
 
     def settled_elsewhere(self) -> int:
         """Return the number of files whose assets were moved in the service and may stay there."""
