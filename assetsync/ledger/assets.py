@@ -43,9 +43,9 @@ class Assets:
         """Return stored assets that are due to be read back: all, or those in one folder of the service."""
         where = (
             f"state = 'stored' AND (due_at <= ?1 OR due_at > ?1 + {LONGEST})"
-            f"{'' if folder is None else ' AND asset_folder = ?3'} ORDER BY due_at, id LIMIT ?2"
+            " AND (?3 IS NULL OR asset_folder = ?3) ORDER BY due_at, id LIMIT ?2"
         )
-        return files_where(self._store, where, now, limit, *([] if folder is None else [folder]))
+        return files_where(self._store, where, now, limit, folder)
 
     def to_index(self, now: float, uploaded_before: float, asked_before: float, limit: int = 500) -> list[FileRow]:
         """Return assets that the database shows and the index does not, long enough after upload and last request.

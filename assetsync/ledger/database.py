@@ -29,10 +29,7 @@ from assetsync.ledger.ledger_metadata import expect_owner, set_fact
 T = TypeVar("T")
 
 _BUSY_SECONDS = 10.0
-_DISK_CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
-_HELD_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _NO_LEDGER = ("not a database", "already exists", "no such table", "no such column")
-_OWNER = "run as the user that owns it, or give it and its folder to the user that assetsync runs as"
 _FLOCK = "hhqqi4x"
 _LOCK_TRIES = 10
 _LOCK_PAUSE = 0.02
@@ -245,9 +242,7 @@ def holder_of(ledger: Path) -> Holder:
         return Holder(is_held(ledger))
     except LedgerError as error:
         # A process that writes to the ledger keeps a `-wal` file beside it, and removes it at a clean exit.
-        with contextlib.suppress(OSError):
-            return Holder(ledger.with_name(f"{ledger.name}-wal").exists(), str(error))
-        return Holder(sends=False, unseen=str(error))
+        return Holder(os.path.lexists(f"{ledger}-wal"), str(error))
 
 
 def hold_by_hand(path: Path, boundary: str) -> int:
@@ -400,10 +395,11 @@ def _connect(path: Path, *, read_only: bool, alone: bool = False) -> sqlite3.Con
 def _unopened(path: Path, error: OSError) -> LedgerError:
     if (foreign := denied(path, error)) is not None:
         return foreign
-    of_the_disk = error.errno in OF_THE_DISK
-    kind = LedgerUnwritable if of_the_disk else LedgerError
-    hint = "check its disk" if of_the_disk else _OWNER
-    return kind(f"the ledger {path} cannot be opened ({error.strerror})", hint=hint)
+    message = f"the ledger {path} cannot be opened ({error.strerror})"
+    if error.errno in OF_THE_DISK:
+        return LedgerUnwritable(message, hint="check its disk")
+    hint = "run as the user that owns it, or give it and its folder to the user that assetsync runs as"
+    return LedgerError(message, hint=hint)
 
 
 def _translated(path: Path, error: sqlite3.Error, *, held: bool = False) -> LedgerError:
@@ -418,10 +414,10 @@ def _translated(path: Path, error: sqlite3.Error, *, held: bool = False) -> Ledg
         hint = integrity.IS_SET_ASIDE if held else integrity.BY_HAND
         return LedgerDamaged(f"the ledger {path} is damaged ({text})", hint=hint)
     code = integrity.code_of(error)
-    if code in _HELD_CODES:
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         hint = "another program holds it, such as a backup or an open sqlite3"
         return LedgerUnwritable(f"the ledger {path} cannot be used ({text})", hint=hint)
-    kind = LedgerUnwritable if code in _DISK_CODES else LedgerError
+    kind = LedgerUnwritable if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR) else LedgerError
     return kind(f"the ledger {path} cannot be used ({text})", hint="check its disk")
 
 

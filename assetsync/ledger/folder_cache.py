@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 _WEEK = 7 * 24 * 3600.0
 _MOST_NOTED = 50_000
 _PLAN, _SINCE = "quiet_plan", "quiet_since"
-_COUNT = "SELECT destfolderid, wanted, state, COUNT(*), SUM(size) FROM files GROUP BY 1, 2, 3"
 _COLUMNS = ("path", "wanted", "size", "mtime_ns", "ctime_ns", "inode", "destfolderid")
 _DIFFERS = " OR ".join(f"OLD.{name} IS NOT NEW.{name}" for name in _COLUMNS)
 _WATCHED, _BOTH = ", ".join(_COLUMNS), " BEGIN SELECT invalidate(OLD.path), invalidate(NEW.path); END"
@@ -105,7 +104,8 @@ class FolderCache:
                 return
             conn.execute("DELETE FROM quiet")
             conn.execute("DELETE FROM counted")
-            conn.execute(f"INSERT INTO counted {_COUNT}")
+            counts = "SELECT destfolderid, wanted, state, COUNT(*), SUM(size) FROM files GROUP BY 1, 2, 3"
+            conn.execute(f"INSERT INTO counted {counts}")
             set_fact(conn, _PLAN, plan)
             set_fact(conn, _SINCE, str(now))
 

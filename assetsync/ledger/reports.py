@@ -57,11 +57,12 @@ _HAS_QUEUED = (
     " AND files > 0)"
 )
 _BLOCKED = "state = 'blocked' AND wanted <> 'unmapped'"
+_MOVED = "state IN ('stored', 'verified') AND asset_folder <> destfolderid AND asset_folder"
 # Files with a wrong asset: missing, different, elsewhere.
 _NOT_AS_SENT = (
     "state = 'blocked' AND reason = 'missing'",
     "state = 'blocked' AND reason = 'different'",
-    "state IN ('stored', 'verified') AND asset_folder <> destfolderid AND asset_folder IS NOT agreed_folder",
+    f"{_MOVED} IS NOT agreed_folder",
 )
 
 
@@ -306,7 +307,7 @@ class Reports:
         yield from self._sighted()
 
     def _sighted(self) -> Iterator[Finding]:
-        """Yield the orphans that no version ever had, and those that an operator had replaced."""
+        """Yield the orphans among the sighted assets, those that an operator had replaced included."""
         sightings = self._store.pages(
             # In the order of the fields of Finding.
             "SELECT why, assetid, path, folder_id, size, md5, NULL, NULL, name, NULL FROM sightings s WHERE why <> ''"
@@ -333,8 +334,8 @@ class Reports:
 
     def settled_elsewhere(self) -> int:
         """Return the number of files whose assets were moved in the service and may stay there."""
-        sql = "SELECT COUNT(*) FROM files WHERE wanted = 'yes' AND asset_folder <> destfolderid AND state IN"
-        return int(self._store.value(f"{sql} ('stored', 'verified') AND asset_folder IS agreed_folder"))
+        sql = f"SELECT COUNT(*) FROM files WHERE wanted = 'yes' AND {_MOVED} IS agreed_folder"
+        return int(self._store.value(sql))
 
     def replenished(self) -> int:
         """Return the number of files that are queued again because an audit missed their assets."""
