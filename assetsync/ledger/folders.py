@@ -95,7 +95,7 @@ class FolderListings:
         """
         return not self._store.value(
             "SELECT EXISTS (SELECT 1 FROM folders WHERE destfolderid = ?1 AND contact_start >="
-            "   (SELECT COALESCE((SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'contact_from'), 0)))"
+            "   COALESCE((SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'contact_from'), 0))"
             " OR (NOT EXISTS (SELECT 1 FROM facts WHERE name = 'contact_from')"
             "   AND NOT EXISTS (SELECT 1 FROM folders WHERE destfolderid = ?1 AND contact_start < 0) AND EXISTS"
             "   (SELECT 1 FROM files WHERE destfolderid = ?1 AND verified_at IS NOT NULL))",

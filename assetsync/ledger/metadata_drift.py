@@ -93,19 +93,13 @@ class MetadataDrift:
             # "" if the metadata cannot be read.
             known = digest or (None if drift in (None, AWAY) else "")
             values.append((drift, digest, known, row.id, *(getattr(row, name) for name in _READ_BY)))
-
-        def work(conn: sqlite3.Connection) -> None:
-            if still():
-                same = " AND ".join(f"{name} IS ?" for name in _READ_BY)
-                # Files taken over by an earlier release have no digest: compare with the `known` one from now on.
-                since = "CASE WHEN assetid IS NULL THEN meta_digest ELSE COALESCE(meta_digest, ?) END"
-                sql = (
-                    f"UPDATE files SET drift = ?, said_digest = ?, meta_digest = {since}"
-                    f" WHERE id = ? AND drift = 'unread' AND {same}"
-                )
-                conn.executemany(sql, values)
-
-        self._store.write(work)
+        # Files taken over by an earlier release have no digest: compare with the `known` one from now on.
+        since = "CASE WHEN assetid IS NULL THEN meta_digest ELSE COALESCE(meta_digest, ?) END"
+        sql = (
+            f"UPDATE files SET drift = ?, said_digest = ?, meta_digest = {since}"
+            f" WHERE id = ? AND drift = 'unread' AND {' AND '.join(f'{name} IS ?' for name in _READ_BY)}"
+        )
+        self._store.write(lambda conn: conn.executemany(sql, values) if still() else None)
 
     def told(self, path: bytes = b"") -> Iterator[FileRow]:
         """Yield the files with drift: at a path, or below it; all files if it is empty."""
@@ -173,9 +167,11 @@ class MetadataDrift:
 
         def work(conn: sqlite3.Connection) -> None:
             for file_id, folder in rows:
-                agreed = "agreed_folder = NULL, drift = 'unread'"
-                moved = f"UPDATE files SET destfolderid = ?, {agreed} WHERE id = ? AND {_IS_THERE}"
-                conn.execute(moved, (folder, file_id, folder))
+                conn.execute(
+                    "UPDATE files SET destfolderid = ?, agreed_folder = NULL, drift = 'unread'"
+                    f" WHERE id = ? AND {_IS_THERE}",
+                    (folder, file_id, folder),
+                )
                 # Mark it only if it has no drift yet: each scan finds the row again, and `read_anew` covers changed
                 # mappings.
                 conn.execute("UPDATE files SET drift = 'unread' WHERE id = ? AND drift IS NULL", (file_id,))
