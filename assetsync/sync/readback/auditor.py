@@ -10,6 +10,7 @@ too many are missing.
 
 from collections.abc import Collection
 from dataclasses import asdict
+from itertools import islice
 
 import structlog
 
@@ -17,6 +18,7 @@ from assetsync.core.states import Event
 from assetsync.core.verdict import Expected, Reading, compare
 from assetsync.ledger.assets import Change
 from assetsync.ledger.audits import begin
+from assetsync.ledger.doubts import LeftBy
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.repair import GOES_ON
 from assetsync.ledger.rows import FileRow
@@ -48,28 +50,24 @@ class Auditor:
         Raise ServiceError if a search fails; then the audit reports no asset as missing.
         """
         underway = begin(self._clock)
-        began = underway.at
         result = AuditCounts(folder)
         self._members.begin()
-        batch: list[Asset] = []
+        uploads = self._ledger.doubts.left_in(folder, underway.at)
         request = SearchRequest(searchfor="%", folderid=folder, dbdirect=True, showrenditions=False)
-        for asset in every(self._service.search, request):
-            if asset.folder_id == folder and not _is_rendition(asset):
-                batch.append(asset)
-            if len(batch) >= _BATCH:
-                self._compare(folder, batch, began, result)
-                batch = []
-        self._compare(folder, batch, began, result)
+        shown = every(self._service.search, request)
+        assets = (asset for asset in shown if asset.folder_id == folder and not _is_rendition(asset))
+        while batch := list(islice(assets, _BATCH)):
+            strangers = self._compare(batch, underway.at, result)
+            self._explain(strangers, uploads, underway.at, result)
         self._missing.decide(result, underway)
-        self._ledger.audits.done(folder, began, asdict(result))
+        self._ledger.audits.done(folder, underway.at, asdict(result))
         log.info("audited", **asdict(result))
         return result
 
-    def _compare(self, folder: str, assets: list[Asset], began: float, result: AuditCounts) -> None:
-        if not assets:
-            return
+    def _compare(self, assets: list[Asset], began: float, result: AuditCounts) -> list[Asset]:
+        """Compare assets with their rows; return those that no live row owns."""
         result.assets += len(assets)
-        now = self._clock.now()
+        folder, now = result.folder, self._clock.now()
         rows = self._ledger.audits.live([asset.id for asset in assets])
         changes: list[Change] = []
         met = []
@@ -81,10 +79,8 @@ class Auditor:
                 continue
             met.append(row.id)
             reading, difference = compare(Expected(row.asset_folder or folder, row.size, row.md5), asset)
-            is_known = row.state in (State.VERIFIED, State.BLOCKED) or (
-                row.state is State.STORED and _is_proven(row, asset)
-            )
-            if reading is Reading.MOVED and is_known:
+            is_known = row.state in (State.VERIFIED, State.BLOCKED)
+            if reading is Reading.MOVED and (is_known or (row.state is State.STORED and _is_proven(row, asset))):
                 changes.append((row, None, {"asset_folder": folder, "drift": "unread"}))
             if reading is Reading.DIFFERENT and row.state in (State.STORED, State.VERIFIED):
                 result.different += 1
@@ -96,18 +92,19 @@ class Auditor:
                     result.count(at_home=folder in (row.destfolderid, row.agreed_folder))
         self._ledger.audits.met(met, began)
         self._ledger.assets.apply_all(changes, now)
-        self._explain(folder, strangers, began, result)
+        return strangers
 
-    def _explain(self, folder: str, assets: list[Asset], began: float, result: AuditCounts) -> None:
+    def _explain(self, assets: list[Asset], uploads: list[LeftBy], began: float, result: AuditCounts) -> None:
         """Record assets that no row owns; assets of old versions and explained assets keep their explanation."""
-        history = self._ledger.audits.history([asset.id for asset in assets]) if assets else set()
+        if not assets:
+            return
+        folder, doubts, now = result.folder, self._ledger.doubts, self._clock.now()
+        history = self._ledger.audits.history([asset.id for asset in assets])
         self._ledger.audits.met_history(history, began)
         self._ledger.metadata_drift.met(folder, [asset for asset in assets if asset.id in history])
         strangers = [asset for asset in assets if asset.id not in history and asset.processed]
-        now, doubts = self._clock.now(), self._ledger.doubts
         doubts.sight(strangers, doubts.newest_attempt(), now)
         # The audit decides no doubt; the next look-up may be a quarter of an hour away.
-        uploads = doubts.left_in(folder, now)
         seen = {by.attempt_id for by in uploads if any(may_be_file(by, asset) for asset in strangers)}
         if due := doubts.look_now(seen, now):
             log.info("seen by the audit, looked up now", destfolderid=folder, doubts=due)
