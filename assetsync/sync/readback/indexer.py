@@ -1,8 +1,8 @@
 """Ask the service to index stored assets that are not findable, and guard its index.
 
 Observed: in some releases, any call of searchIndex first deletes the tenant's whole index. So the indexer looks up a
-sample of findable assets before and after each call. If fewer than half of the sample are still findable, it makes no
-further call and logs an error.
+sample of findable assets before and after each call. If more than half of the sample are no longer findable, and the
+database still shows one of these, it makes no further call and logs an error.
 
 A call carries all due ids, and the next call follows an interval later. If more ids are due than fit into a call, the
 next call follows at once. Finding out which assets are findable is left to `sync.readback.verifier`.
@@ -14,7 +14,7 @@ from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.model import SearchRequest
 from assetsync.service.index import BATCH_COUNT, batches
 from assetsync.sync.context import Context
-from assetsync.sync.lookups import by_id
+from assetsync.sync.lookups import by_id, everything
 
 log = structlog.get_logger(__name__)
 
@@ -110,24 +110,21 @@ class Indexer:
         return sample
 
     def _was_wiped(self) -> bool:
-        """Check the sample of the last call; stop indexing for good if more than half of it is gone.
+        """Check the sample of the last call; stop indexing for good if more than half of it left the index alone.
 
         Raise ServiceError if the service does not answer; then nothing is decided.
         """
-        kept = self._ledger.reports.fact(SUSPECT)
-        if not kept:
-            self._look_again_at = None
-            return False
-        sample = kept.split(",")
-        found = by_id(self._service, sample)
+        sample = list(filter(None, (self._ledger.reports.fact(SUSPECT) or "").split(",")))
+        lost = set(sample) - by_id(self._service, sample).keys() if sample else set()
+        # Assets that were deleted, or a service that shows nothing at all for a while, prove nothing about its index.
+        was_wiped = len(lost) * 2 > len(sample) and any(asset.id in lost for asset in everything(self._service))
         self._look_again_at = None
-        if len(found) * 2 < len(sample):
+        if was_wiped:
             detail = (
-                f"after searchIndex {len(sample) - len(found)} of {len(sample)} other assets were not findable:"
+                f"after searchIndex {len(lost)} of {len(sample)} other assets were not findable:"
                 " this release of the service seems to delete its whole index when it is called, so assetsync calls it"
                 " no more; set `schedule.index: off`, and let the DAM's administrator rebuild the index"
             )
             self._ledger.set_fact(INDEX_STOPPED, detail)
             log.error("indexing stopped", detail=detail)
-            return True
-        return False
+        return was_wiped

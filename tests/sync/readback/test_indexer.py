@@ -122,6 +122,27 @@ def test_failed_sample_lookup_is_no_verdict(waiting, clock):
     assert not world.site.indexer.stopped
 
 
+@pytest.mark.parametrize("then", ["deleted", "nothing shown"])
+def test_empty_service_is_no_wiped_index(waiting, then):
+    world = waiting(others=1)
+    index, matches = world.service.index, world.service._matches
+
+    def and_lose(assetids):
+        index(assetids)
+        if then == "deleted":
+            del world.service.assets[world.ledger.reports.fact(SUSPECT)]
+        else:
+            world.service._matches = lambda _asset, _request: False
+
+    world.service.index = and_lose
+    world.live(65)
+    assert (len(world.service.indexed), world.site.indexer.stopped) == (1, False)
+    world.service._matches, world.service.index = matches, index
+    world.live(120)
+    assert set(world.states().values()) == {State.VERIFIED}
+    assert not world.site.indexer.stopped
+
+
 @pytest.mark.parametrize("unfindable", [0, 2, 3, 5])
 def test_single_sample_loss_is_no_wipe(waiting, unfindable):
     world = waiting()
