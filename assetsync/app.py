@@ -353,7 +353,6 @@ def build(
             Members(context, plan.mappings, sidecars),
             Missing(
                 context,
-                brakes,
                 resend=config.policy.on_remote_missing == "upload",
                 mapped={mapping.destfolderid for mapping in plan.mappings.all},
             ),

@@ -268,17 +268,6 @@ class Brakes:
     def _subject(self, position: int) -> str:
         return subject_of(self._plan.mappings.all[position])
 
-    def allows_missing(self, folder: str, detail: str, amount: int) -> bool:
-        """During an audit: return whether this many assets of a folder may count as missing; else pull a brake."""
-        if self._brake_control.allowed("missing", folder, amount):
-            return True
-        self._brake_control.pull("missing", folder, detail, amount)
-        return False
-
-    def withdraw_missing(self, folder: str) -> None:
-        """After an audit of a folder within the limit: revoke the operator's earlier release."""
-        self._brake_control.withdraw("missing", folder)
-
     def allows_vanished(self, result: ScanResult) -> bool:
         """After a scan that reached its end: return whether missing files may be recorded as gone; else pull brakes."""
         if result.report.complete:

@@ -20,7 +20,7 @@ from assetsync.ledger.audits import RunningAudit, Unmet
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest, Wanted
 from assetsync.service.paging import every
-from assetsync.sync.brakes import Brakes
+from assetsync.sync.brakes import BrakeControl
 from assetsync.sync.context import Context
 from assetsync.sync.lookups import by_id, everything, expect_shown, named, names_of
 
@@ -50,6 +50,7 @@ class AuditCounts:
 
 log = structlog.get_logger(__name__)
 
+_KIND = "missing"
 _FEW = 10
 _SHARE = 0.01
 _IDS = 100
@@ -61,16 +62,17 @@ _BY_NAME_AT_MOST = 200
 class Missing:
     """Search for unmet assets; used by one thread at a time. `mapped` are the folders that are audited themselves."""
 
-    def __init__(self, context: Context, brakes: Brakes, *, resend: bool, mapped: Collection[str]) -> None:
+    def __init__(self, context: Context, *, resend: bool, mapped: Collection[str]) -> None:
         self._context = context
-        self._brakes = brakes
+        self._brake_control = BrakeControl(context.ledger, context.clock)
         self._resend = resend
         self._mapped = mapped
 
     def decide(self, result: AuditCounts, audit: RunningAudit) -> None:
         """Find the assets that the audit of a folder has not met, or report them as missing; raises ServiceError.
 
-        If more than 10 assets and more than 1 % are missing, pull the brake and report none.
+        If more than 10 assets and more than 1 % are missing, pull the brake and report none. While it is pulled for
+        another folder, pull it as well for a folder in which not one of our assets is left.
         """
         case = _Case(self._context, audit, result, resend=self._resend)
         here, away = Unmet(result.folder), Unmet(result.folder, away_from=self._mapped)
@@ -90,7 +92,7 @@ class Missing:
         for unmet in (here, away):
             case.give_up(unmet)
         # Withdraw the operator's release of the brake: it was meant for this audit and not for the next one.
-        self._brakes.withdraw_missing(result.folder)
+        self._brake_control.withdraw(_KIND, result.folder)
 
     def _is_believed(self, lost: int, ids: Sequence[str], result: AuditCounts) -> bool:
         """Return whether a small number of missing assets is plausible.
@@ -100,6 +102,9 @@ class Missing:
         """
         if result.fine or result.elsewhere or result.different:
             return True
+        if any(brake.kind == _KIND for brake in self._context.ledger.reports.brakes()):
+            # What emptied another folder may have emptied this one.
+            return self._allow_or_brake(lost, lost, result)
         samples = self._context.ledger.control_samples.of_all(min(lost, _IDS) + _FEW)
         others = [one for one in samples if one.assetid not in ids][-_FEW:]
         expect_shown(
@@ -109,12 +114,15 @@ class Missing:
         return bool(others) or not self._resend or self._allow_or_brake(lost, lost, result)
 
     def _allow_or_brake(self, missing: int, known: int, result: AuditCounts) -> bool:
+        if self._brake_control.allowed(_KIND, result.folder, missing):
+            return True
         detail = (
             f"{missing:,} of {known:,} assets are missing in folder {result.folder} of the service, or where they were"
             " moved from it: was it emptied, or is this another installation?"
         )
-        result.braked = not self._brakes.allows_missing(result.folder, detail, missing)
-        return not result.braked
+        self._brake_control.pull(_KIND, result.folder, detail, missing)
+        result.braked = True
+        return False
 
 
 class _Case:
@@ -144,14 +152,9 @@ class _Case:
         """Search for unprocessed assets, which some releases show only on request (interface section 4.1)."""
         folder = self._result.folder
         request = SearchRequest(searchfor="%", folderid=folder, dbdirect=True, available="0", showrenditions=False)
-        met: list[str] = []
-        for asset in every(self._service.search, request):
-            if asset.folder_id == folder:
-                met.append(asset.id)
-            if len(met) >= _BATCH:
-                self._ledger.audits.met_ids(met, self._audit.at)
-                met = []
-        self._ledger.audits.met_ids(met, self._audit.at)
+        met = (asset.id for asset in every(self._service.search, request) if asset.folder_id == folder)
+        while batch := list(islice(met, _BATCH)):
+            self._ledger.audits.met_ids(batch, self._audit.at)
 
     def look(self, unmet: Unmet) -> int:
         """Look up unmet assets in all folders, record those found, and return how many are still unmet."""

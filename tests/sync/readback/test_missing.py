@@ -50,6 +50,26 @@ def test_empty_service_has_no_missing_assets(make_world, policy):
     assert world.site.auditor.audit("F0").missing == 5
 
 
+def test_small_folder_waits_with_the_braked_one(make_world):
+    folders = [{"path": name, "destfolderid": name.upper()} for name in ("large", "small")]
+    world = make_world(folders=folders)
+    for path in (*(f"large/{number}" for number in range(12)), "small/1", "small/2"):
+        world.write(path, path.encode())
+    world.scan_and_send()
+    world.live(130)
+    world.service.assets.clear()
+    # What is sent meanwhile is shown, so that the service does not look empty.
+    world.write("large/new", b"new")
+    world.scan_and_send()
+    world.live(130)
+    assert (world.site.auditor.audit("LARGE").braked, world.site.auditor.audit("SMALL").braked) == (True, True)
+    assert [brake.subject for brake in world.ledger.reports.brakes()] == ["LARGE", "SMALL"]
+    assert set(world.states().values()) == {VERIFIED}
+    world.ledger.resume(None, world.clock.now())
+    world.clock.advance(60)
+    assert [world.site.auditor.audit(folder).missing for folder in ("LARGE", "SMALL")] == [12, 2]
+
+
 def test_full_resend_waits_for_a_person(mirrored):
     world = mirrored(policy={"on_remote_missing": "upload"})
     world.service.assets.clear()
