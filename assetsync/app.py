@@ -257,7 +257,7 @@ def build(
         ledger, service_identity, make_tree(config), clock, chance, heartbeat=heartbeat, meter=meter or NullMeter()
     )
     settle, *settles = _settle_there(config, [config.watch.settle, *(mapping.settle for mapping in plan.mappings.all)])
-    settling = Settling(settle)
+    settling = Settling()
     circuit_breaker = CircuitBreaker(clock.steady, chance.random)
     health_check = HealthCheck(service_identity, folders)
     folder_listing = FolderListing(context, health_check, service_identity.make_sure)

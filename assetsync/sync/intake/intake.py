@@ -367,8 +367,9 @@ class Intake:
             # The row that was current moved to another path meanwhile (a save that keeps the old file as a backup, two
             # swapped names). Nothing else leads back to this path.
             mapping = self._plan.mapping_of(version.path.rpartition(b"/")[0])
-            settle = None if mapping is None else self._rules.settles[mapping]
-            self.settling.see_anew(version.path, version.stat, self._clock.steady(), settle)
+            assert mapping is not None
+            self.settling.forget(version.path)
+            self.settling.see(version.path, version.stat, self._clock.steady(), self._rules.settles[mapping])
         for version in (version for version in batch if version not in left_out):
             # After the commit: a reader must always find the file in `settling` or in the ledger.
             self.settling.queued(version.path, version.stat)

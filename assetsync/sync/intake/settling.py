@@ -19,10 +19,9 @@ class _Look:
 
 
 class Settling:
-    """Paths that have not settled. All times are steady seconds; `settle` is the rest if a call names none."""
+    """Paths that have not settled. All times are steady seconds."""
 
-    def __init__(self, settle: float, *, most: int = 20_000) -> None:
-        self._settle = settle
+    def __init__(self, *, most: int = 20_000) -> None:
         self._most = most
         self._lock = threading.Lock()
         # By rest in seconds: one key or a few. Each dict is in the order of its last looks, so its first is due first.
@@ -32,9 +31,8 @@ class Settling:
     def __len__(self) -> int:
         return sum(map(len, list(self._looks.values())))
 
-    def see(self, path: bytes, stat: FileStat, now: float, settle: float | None = None) -> bool:
-        """Count a look at an unsettled file; return True if it agrees with a look at least `settle` seconds ago."""
-        rest = self._settle if settle is None else settle
+    def see(self, path: bytes, stat: FileStat, now: float, rest: float) -> bool:
+        """Count a look at an unsettled file; return True if it agrees with a look at least `rest` seconds ago."""
         with self._lock:
             looks = self._looks.setdefault(rest, {})
             earlier = looks.get(path)
@@ -46,11 +44,6 @@ class Settling:
             looks.pop(path, None)
             looks[path] = _Look(stat, now)
             return False
-
-    def see_anew(self, path: bytes, stat: FileStat, now: float, settle: float | None = None) -> None:
-        """Count a look that could not be recorded in the ledger as the first look."""
-        self.forget(path)
-        self.see(path, stat, now, settle)
 
     def forget(self, path: bytes) -> None:
         """Drop a path that is gone or unchanged."""

@@ -230,11 +230,11 @@ def test_found_files_count_despite_failure(world, monkeypatch):
 
 
 def test_file_changed_in_queue_is_rechecked():
-    settling = Settling(5.0)
+    settling = Settling()
     old, new = FileStat(1, 1, 1, 1), FileStat(2, 2, 2, 1)
-    settling.see(b"a", old, 1.0)
-    assert settling.see(b"a", old, 7.0)
-    settling.see(b"a", new, 8.0)
+    settling.see(b"a", old, 1.0, 5.0)
+    assert settling.see(b"a", old, 7.0, 5.0)
+    settling.see(b"a", new, 8.0, 5.0)
     settling.queued(b"a", old)
     assert settling.due(13.0) == [b"a"]
     settling.queued(b"a", new)
@@ -242,9 +242,9 @@ def test_file_changed_in_queue_is_rechecked():
 
 
 def test_due_files_are_limited_to_the_request():
-    settling = Settling(5.0)
+    settling = Settling()
     for number in range(4):
-        settling.see(b"%d" % number, FileStat(1, 1, 1, 1), float(number))
+        settling.see(b"%d" % number, FileStat(1, 1, 1, 1), float(number), 5.0)
     assert [settling.due(7.5, most) for most in (1, 2, None)] == [[b"0"], [b"0", b"1"], [b"0", b"1", b"2"]]
 
 
@@ -259,9 +259,9 @@ def test_many_looks_share_few_commits(world):
 
 
 def test_excess_settling_files_are_reported():
-    settling = Settling(5.0, most=2)
+    settling = Settling(most=2)
     stat = FileStat(1, 1, 1, 1)
-    assert [settling.see(path, stat, 1.0) for path in (b"a", b"b", b"c")] == [False] * 3
+    assert [settling.see(path, stat, 1.0, 5.0) for path in (b"a", b"b", b"c")] == [False] * 3
     assert (len(settling), settling.overflowed) == (2, True)
     assert settling.due(6.0) == [b"a", b"b"]
     assert settling.next_due() == 6.0
@@ -656,10 +656,10 @@ def test_mapped_write_to_dirty_page_waits_for_touch(world_on_disk, mapped):
 
 
 def test_files_with_a_longer_settle_are_due_later():
-    settling = Settling(5.0, most=3)
+    settling = Settling(most=3)
     stat = FileStat(1, 1, 1, 1)
     settling.see(b"long", stat, 0.0, 10.0)
-    settling.see(b"short", stat, 1.0)
+    settling.see(b"short", stat, 1.0, 5.0)
     assert (settling.due(6.0), settling.next_due()) == ([b"short"], 6.0)
     assert (settling.due(11.0), settling.due(11.0, 1)) == ([b"short", b"long"], [b"short"])
     assert (settling.see(b"long", stat, 9.0, 10.0), settling.see(b"long", stat, 10.0, 10.0)) == (False, True)
