@@ -282,7 +282,7 @@ def build(
     resend_moved = config.policy.on_move == "upload"
     brake = config.brake
     limits = Limits(brake.max_new_files, brake.max_vanished, brake.max_vanished_share, resend_moved)
-    brakes = Brakes(context, plan, limits, folder_listing.list_again)
+    brakes = Brakes(context, plan, limits)
 
     def make_intake() -> Intake:
         made = Intake(

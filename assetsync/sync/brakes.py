@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,7 +27,11 @@ _ALLOWED_FOR = 7 * 24 * 3600.0
 
 def subject_of(mapping: Mapping) -> str:
     """Return the subject of a brake for a mapping: its path and its destination."""
-    return f"{printable(mapping.path) or '.'} → {mapping.destfolderid}"
+    return f"{_shown(mapping.path)} → {mapping.destfolderid}"
+
+
+def _shown(folder: bytes) -> str:
+    return printable(folder) or "."
 
 
 class BrakeControl:
@@ -63,6 +67,12 @@ class BrakeControl:
         self._ledger.lift_brake(brake.id, self._clock.now())
         log.warning("brake released", why=why, detail=brake.detail)
 
+    def lift_others(self, kind: str, subjects: Collection[str], why: str) -> None:
+        """Release the brakes of this kind on all subjects but these, because their reason is gone."""
+        for brake in self._ledger.reports.brakes():
+            if brake.kind == kind and brake.subject not in subjects:
+                self.lift(brake, why)
+
 
 _HALF_COUNTS_FROM = 1000
 """Known files from which on the loss of more than half pulls a brake."""
@@ -85,7 +95,7 @@ def _mapping_fact(mapping: Mapping) -> str:
 def _most_of(result: ScanResult) -> str:
     """Return a clause that names the folders with the most missing files."""
     folders = Counter(one.path.rpartition(b"/")[0] for one in result.missing if one.mapping is not None)
-    named = [f"{count:,} from {printable(folder) or '.'}" for folder, count in folders.most_common(_NAMED)]
+    named = [f"{count:,} from {_shown(folder)}" for folder, count in folders.most_common(_NAMED)]
     others = [f"the others from {plural(len(folders) - _NAMED, 'other folder')}"] * (len(folders) > _NAMED)
     return f", {', '.join(named + others)}"
 
@@ -126,18 +136,13 @@ class _Reason(NamedTuple):
 class Brakes:
     """Checks a site against its limits and pulls the brakes."""
 
-    def __init__(self, context: Context, plan: Plan, limits: Limits, list_again: Callable[[str], None]) -> None:
-        """Make the brakes of a site.
-
-        `list_again` is called with each folder of the service that a mapping newly points to, so that assets moved
-        there by hand are seen before anything is sent.
-        """
+    def __init__(self, context: Context, plan: Plan, limits: Limits) -> None:
         self._ledger = context.ledger
         self._brake_control = BrakeControl(context.ledger, context.clock)
         self._clock = context.clock
         self._plan = plan
+        self._subjects = [subject_of(mapping) for mapping in plan.mappings.all]
         self._limits = limits
-        self._list_again = list_again
         # The mappings that take over files, by the last check.
         self._taking: set[int] = set()
         self._had_been_empty = False
@@ -165,23 +170,21 @@ class Brakes:
                 frozen.add(position)
             elif self._ledger.reports.fact(_mapping_fact(mapping)) != mapping.destfolderid:
                 self._ledger.set_fact(_mapping_fact(mapping), mapping.destfolderid)
-        for brake in self._ledger.reports.brakes():
-            if brake.kind == "destfolderid" and brake.subject not in subjects:
-                # Lifted here, because a person's release would agree to the mistake that was just fixed.
-                self._brake_control.lift(brake, "nothing would be sent again by it any more")
+        # Lifted here, because a person's release would agree to the mistake that was just fixed.
+        self._brake_control.lift_others("destfolderid", subjects, "nothing would be sent again by it any more")
         for kind in ("destfolderid", "takeover"):
             # Revoke releases for other destinations: if a mapping points there again, a person must agree again.
-            self._brake_control.withdraw_others(kind, [self._subject(at) for at in range(len(self._plan.mappings.all))])
+            self._brake_control.withdraw_others(kind, self._subjects)
         return frozenset(frozen | self._check_takeover(frozen))
 
     def _repointed(self, position: int) -> _Reason | None:
         """Return a reason if a mapping with assets points to another folder than before and nobody has agreed."""
-        mapping, subject = self._plan.mappings.all[position], self._subject(position)
+        mapping, subject = self._plan.mappings.all[position], self._subjects[position]
         before, to = pointed_to(self._ledger, mapping), mapping.destfolderid
         if before is None or self._brake_control.allowed("destfolderid", subject, 1):
             return None
         then = _SENT_AGAIN if self._limits.resend_moved else "what is new would be sent there"
-        shown = printable(mapping.path) or "."
+        shown = _shown(mapping.path)
         detail = f"the mapping {shown} pointed to folder {before} of the service and points to {to} now: {then}"
         return _Reason("destfolderid", subject, detail, 1)
 
@@ -199,7 +202,8 @@ class Brakes:
             known = json.loads(before)
             for path, folder in json.loads(layout).items():
                 if known.get(path) != folder:
-                    self._list_again(folder)
+                    # Assets that were moved there by hand are then seen before anything is sent.
+                    self._ledger.folder_listings.again(folder)
             self._ledger.metadata_drift.read_anew()
         self._ledger.set_fact(LISTED, layout)
 
@@ -229,10 +233,10 @@ class Brakes:
             if not self.allows_takeover(position, count):
                 mapping = self._plan.mappings.all[position]
                 detail = (
-                    f"the mapping {printable(mapping.path) or '.'} takes over {files(count)} sent to another folder of"
+                    f"the mapping {_shown(mapping.path)} takes over {files(count)} sent to another folder of"
                     f" the service than {mapping.destfolderid}: {_SENT_AGAIN}"
                 )
-                found[position] = _Reason("takeover", self._subject(position), detail, count)
+                found[position] = _Reason("takeover", self._subjects[position], detail, count)
         return found
 
     def _taken_over(self) -> Iterator[int]:
@@ -245,7 +249,7 @@ class Brakes:
 
     def allows_takeover(self, position: int, count: int) -> bool:
         """Return whether a mapping may send this many files whose assets are in another folder of the service."""
-        subject = self._subject(position)
+        subject = self._subjects[position]
         if any((brake.kind, brake.subject) == ("takeover", subject) for brake in self._ledger.reports.brakes()):
             # A release for fewer files does not cover the rest of a larger number.
             return False
@@ -253,60 +257,60 @@ class Brakes:
             "takeover", subject, count
         )
 
-    def check_back(self, result: ScanResult) -> None:
-        """After a scan: pull a brake for files that were unmapped for a while and are now mapped to another folder.
+    def check_found(self, result: ScanResult) -> None:
+        """After a scan: pull brakes for files of another folder of the service, and for too many new files.
 
-        After a complete scan, the brakes of mappings that no longer take over files are lifted.
+        The former were unmapped for a while. After a complete scan, the brakes of mappings that no longer take over
+        files are lifted. Of new files, more than anyone saves in an hour pull a brake, once the queue has been empty.
         """
-        for reason in self._takeovers(result.taken_over).values():
+        for reason in (*self._takeovers(result.taken_over).values(), *self._too_new(result)):
             self._brake_control.pull(*reason)
-        wanted = {self._subject(position) for position in (*result.taken_over, *self._taking)}
-        for brake in self._ledger.reports.brakes():
-            if brake.kind == "takeover" and result.report.complete and brake.subject not in wanted:
-                self._brake_control.lift(brake, "no mapping takes them over any more")
-
-    def _subject(self, position: int) -> str:
-        return subject_of(self._plan.mappings.all[position])
+        wanted = {self._subjects[position] for position in (*result.taken_over, *self._taking)}
+        if result.report.complete:
+            self._brake_control.lift_others("takeover", wanted, "no mapping takes them over any more")
 
     def allows_vanished(self, result: ScanResult) -> bool:
         """After a scan that reached its end: return whether missing files may be recorded as gone; else pull brakes."""
         if result.report.complete:
-            # After a complete scan: revoke releases and lift brakes where nothing is missing any more. The brakes
-            # of folders that are no longer mapped are lifted, too.
-            subjects = [printable(mapping.path) or "." for mapping in self._plan.mappings.all]
-            whole = {("emptied", subject) for at, subject in enumerate(subjects) if not result.missing_by[at]}
-            whole |= {("vanished", f"{subject}/") for at, subject in enumerate(subjects) if not result.missing_by[at]}
-            whole |= {("vanished", "site")} if not result.missing_count else set()
-            mapped = {"site", *subjects, *(f"{subject}/" for subject in subjects)}
-            for kind, subject in whole:
-                # The person who resumed had mounted the disk again: the release must not cover the next time.
-                self._brake_control.withdraw(kind, subject)
-            for brake in self._ledger.reports.brakes():
-                if (brake.kind, brake.subject) in whole:
-                    self._brake_control.lift(brake, "what was missing is there again")
-                elif brake.kind in ("emptied", "vanished") and brake.subject not in mapped:
-                    self._brake_control.lift(brake, "no mapping names this folder any more")
+            self._lift_found(result)
         reasons = list(self._vanished(result))
         for reason in reasons:
             self._brake_control.pull(*reason)
         return not reasons
 
+    def _lift_found(self, result: ScanResult) -> None:
+        """After a complete scan: revoke releases and lift brakes for folders that miss nothing or are not mapped."""
+        missing = {("vanished", "site"): result.missing_count}
+        for position, mapping in enumerate(self._plan.mappings.all):
+            shown, count = _shown(mapping.path), result.missing_by[position]
+            missing |= {("emptied", shown): count, ("vanished", f"{shown}/"): count}
+        for (kind, subject), count in missing.items():
+            if not count:
+                # The person who resumed had mounted the disk again: the release must not cover the next time.
+                self._brake_control.withdraw(kind, subject)
+        for brake in self._ledger.reports.brakes():
+            if missing.get((brake.kind, brake.subject)) == 0:
+                self._brake_control.lift(brake, "what was missing is there again")
+            elif brake.kind in ("emptied", "vanished") and (brake.kind, brake.subject) not in missing:
+                self._brake_control.lift(brake, "no mapping names this folder any more")
+
     def _vanished(self, result: ScanResult) -> Iterator[_Reason]:
         """Yield a reason for each mapped folder without any file and for too many missing files, unless released."""
+        mappings = self._plan.mappings.all
         for position, count in result.missing_by.items():
-            subject = printable(self._plan.mappings.all[position].path) or "."
-            if result.report.per_mapping[position] == 0 and not self._brake_control.allowed("emptied", subject, count):
+            shown = _shown(mappings[position].path)
+            if result.report.per_mapping[position] == 0 and not self._brake_control.allowed("emptied", shown, count):
                 state = "missing" if position in result.report.missing_mappings else "empty"
-                detail = f"the mapped folder {subject} held {files(count)} and is {state} now: is its disk mounted?"
-                yield _Reason("emptied", subject, detail, count)
+                detail = f"the mapped folder {shown} held {files(count)} and is {state} now: is its disk mounted?"
+                yield _Reason("emptied", shown, detail, count)
         for position, count in Counter(one.mapping for one in result.not_renamed() if one.mapping is not None).items():
             left = result.report.per_mapping[position]
             known = left + result.missing_by[position]
             too_many = left and known >= _FEWEST and count > self._limits.max_vanished_share * known
-            subject = printable(self._plan.mappings.all[position].path) or "."
-            if too_many and not self._brake_control.allowed("vanished", f"{subject}/", count):
-                detail = f"{count:,} of {known:,} files of the mapped folder {subject} are gone: is this intended?"
-                yield _Reason("vanished", f"{subject}/", detail, count)
+            shown = _shown(mappings[position].path)
+            if too_many and not self._brake_control.allowed("vanished", f"{shown}/", count):
+                detail = f"{count:,} of {known:,} files of the mapped folder {shown} are gone: is this intended?"
+                yield _Reason("vanished", f"{shown}/", detail, count)
         count, before = result.missing_count, self._ledger.intake.size()
         too_many = count > self._limits.max_vanished or (before >= _HALF_COUNTS_FROM and count * 2 > before)
         if too_many and not self._brake_control.allowed("vanished", "site", count):
@@ -316,11 +320,6 @@ class Brakes:
     def queue_is_empty(self) -> None:
         """Record that a first import has ended: from now on, many new files at once pull a brake."""
         self._ledger.set_fact(_QUEUE_WAS_EMPTY, "1")
-
-    def check_new(self, result: ScanResult) -> None:
-        """After a scan: pull a brake for more new files than anyone saves in an hour, once the queue has been empty."""
-        for reason in self._too_new(result):
-            self._brake_control.pull(*reason)
 
     def _too_new(self, result: ScanResult) -> Iterator[_Reason]:
         count = result.new_versions
@@ -344,7 +343,7 @@ class Brakes:
         return [reason.detail for reason in reasons if (reason.kind, reason.subject) not in pulled]
 
     def check_hour(self, new_versions: int) -> None:
-        """Between scans: do as `check_new` for the last hour of single looks.
+        """Between scans: pull a brake for too many new files among the single looks of the last hour.
 
         `new_versions` is the number of new and changed files since the start of the process.
         """

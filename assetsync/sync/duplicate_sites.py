@@ -97,9 +97,8 @@ class DuplicateSites:
         self._write(claim, before)
         beside = list(neighbours(self._path))
         duplicate_sites = self._found(claim, beside)
-        for brake in pulled:
-            if brake.subject not in {twin.subject for twin in duplicate_sites}:
-                self._brake_control.lift(brake, "this configuration no longer says the same as the other site's")
+        still = {twin.subject for twin in duplicate_sites}
+        self._brake_control.lift_others(TWIN, still, "this configuration no longer says the same as the other site's")
         # While a ledger cannot be read, each check reads it again.
         passed = ClaimState.BLIND if self._is_blind(beside) else ClaimState.ACTIVE
         self._write(replace(claim, state=ClaimState.WAITING if duplicate_sites else passed), claim)

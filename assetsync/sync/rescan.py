@@ -78,8 +78,7 @@ class Rescan:
             raise
         finally:
             self.runtime_state.end_scan(finished=report.finished)
-        self.brakes.check_back(result)
-        self.brakes.check_new(result)
+        self.brakes.check_found(result)
         if report.finished:
             if not self.brakes.allows_vanished(result):
                 self.root_identity.found("the root is there again, and another brake is about what is missing in it")

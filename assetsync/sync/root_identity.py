@@ -65,7 +65,8 @@ class RootIdentity:
             self._brake_control.pull(_KIND, problem.subject, problem.detail, 1)
             # A brake for a missing root is obsolete if the root is another one; else the next scan decides about it.
             also = () if problem.is_another_root else (_MISSING,)
-            self._lift_others("another brake is about what is there now", problem.subject, *also)
+            kept = (problem.subject, *also)
+            self._brake_control.lift_others(_KIND, kept, "another brake is about what is there now")
             raise RootElsewhere(problem.detail)
         disks = {_disk_of(mapping): self._file_system(mapping) for mapping in self._plan.mappings.all}
         for name, value in {ROOT: self._here(), **disks}.items():
@@ -73,13 +74,8 @@ class RootIdentity:
                 self._ledger.set_fact(name, value)
         # The ledger now records what a person agreed to, so the release is no longer needed.
         self._brake_control.withdraw_others(_KIND, ())
-        self._lift_others("the tree is the ledger's again", _MISSING)
+        self._brake_control.lift_others(_KIND, (_MISSING,), "the tree is the ledger's again")
         self._duplicate_sites.check()
-
-    def _lift_others(self, why: str, *subjects: str) -> None:
-        for brake in self._ledger.reports.brakes():
-            if brake.kind == _KIND and brake.subject not in subjects:
-                self._brake_control.lift(brake, why)
 
     def expect(self) -> None:
         """Raise RootElsewhere as `check` does, but pull no brake and write nothing."""
@@ -99,11 +95,12 @@ class RootIdentity:
                 self._brake_control.lift(brake, why)
 
     def _problem(self) -> _Problem | None:
-        if self._is_another_root():
-            known, here = printable(self._ledger.reports.fact(ROOT) or ""), self._here()
+        known, here = self._ledger.reports.fact(ROOT), self._here()
+        is_another = known is not None and known != here and not self._tree.is_at(known.encode())
+        if is_another and self._ledger.intake.size() > 0 and not self._brake_control.allowed(_KIND, here, 1):
             detail = (
-                f"the ledger was filled from the root {known}, and `root` is {printable(here)} now: nothing there"
-                " is looked at before you agree that the same tree has moved; else correct `root`"
+                f"the ledger was filled from the root {printable(known or '')}, and `root` is {printable(here)} now:"
+                " nothing there is looked at before you agree that the same tree has moved; else correct `root`"
             )
             return _Problem(here, detail, is_another_root=True)
         all_of_them = enumerate(self._plan.mappings.all)
@@ -119,12 +116,6 @@ class RootIdentity:
             " nothing is looked at before you agree that it takes the other's place; else mount the right one"
         )
         return _Problem(subject, detail)
-
-    def _is_another_root(self) -> bool:
-        known = self._ledger.reports.fact(ROOT)
-        if known in (None, self._here()) or self._tree.is_at(known.encode()):
-            return False
-        return self._ledger.intake.size() > 0 and not self._brake_control.allowed(_KIND, self._here(), 1)
 
     def _another_disk(self, position: int, mapping: Mapping) -> str | None:
         """Return the file system of a mapped folder if it differs from before and holds none of the known files.

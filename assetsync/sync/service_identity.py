@@ -142,7 +142,5 @@ class ServiceIdentity:
             self._ledger.set_fact(SERVICE, self._address)
         # Revoke releases for other addresses: the operator has come back from them.
         self._brake_control.withdraw_others(_KIND, [self._address])
-        for brake in self._ledger.reports.brakes():
-            if brake.kind == _KIND:
-                self._brake_control.lift(brake, "the service is the ledger's")
+        self._brake_control.lift_others(_KIND, (), "the service is the ledger's")
         self.is_known = True

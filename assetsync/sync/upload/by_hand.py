@@ -7,6 +7,7 @@ its attempt in doubt, and the doubt is resolved like any other.
 """
 
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 
 import structlog
 
@@ -20,7 +21,6 @@ from assetsync.ledger.rows import FileRow
 from assetsync.ledger.versions import NewVersion
 from assetsync.model import (
     Answer,
-    Asset,
     Fault,
     FileStat,
     Outcome,
@@ -178,21 +178,13 @@ def _list(ledger: Ledger, service: Service, folder: str, now: float) -> None:
 
     The daemon still has to list the folder: a verified upload by hand does not replace that listing.
     """
-    batch: list[Asset] = []
-    for asset in every(service.search, SearchRequest(searchfor="%", folderid=folder, dbdirect=True)):
-        if asset.folder_id == folder:
-            batch.append(asset)
-        if len(batch) >= _BATCH:
-            _sight(ledger, batch, now)
-            batch = []
-    _sight(ledger, batch, now)
+    shown = every(service.search, SearchRequest(searchfor="%", folderid=folder, dbdirect=True))
+    assets = (asset for asset in shown if asset.folder_id == folder)
+    while batch := list(islice(assets, _BATCH)):
+        owned = ledger.doubts.owned([asset.id for asset in batch])
+        strangers = [asset for asset in batch if asset.id not in owned]
+        ledger.doubts.sight(strangers, ledger.doubts.newest_attempt(), now)
     ledger.folder_listings.made_by_hand(folder)
-
-
-def _sight(ledger: Ledger, assets: list[Asset], now: float) -> None:
-    owned = ledger.doubts.owned([asset.id for asset in assets])
-    strangers = [asset for asset in assets if asset.id not in owned]
-    ledger.doubts.sight(strangers, ledger.doubts.newest_attempt(), now)
 
 
 def _add(ledger: Ledger, hand: ByHand, now: float) -> FileRow | Begun:

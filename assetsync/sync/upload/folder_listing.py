@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 
 import structlog
 
@@ -97,10 +97,6 @@ class FolderListing:
         self._anew = True
         self._known.clear()
 
-    def list_again(self, destfolderid: str) -> None:
-        """Require a new listing of a folder before the next upload into it, also after a restart."""
-        self._ledger.folder_listings.again(destfolderid)
-
     def ensure(self, destfolderid: str) -> None:
         """List the folder if it needs a listing; raises ServiceError, and Unlisted while it is not listed."""
         self._make_sure()
@@ -125,7 +121,7 @@ class FolderListing:
         audited = self._ledger.audits.last_at(destfolderid)
         if self._after.get(destfolderid) == audited:
             return False
-        self.list_again(destfolderid)
+        self._ledger.folder_listings.again(destfolderid)
         self.ensure(destfolderid)
         self._after[destfolderid] = audited
         return True
@@ -194,38 +190,31 @@ class FolderListing:
                 self._ledger.queue.listed(destfolderid)
                 self._failing.answered(destfolderid)
         except ServiceError as error:
-            self._failed(destfolderid, error, self._clock.steady() - began)
+            # Raises the error if the service answers for no other folder either.
+            wait = self._failing.put_off(destfolderid, error, self._clock.steady() - began)
+            detail = f"it is listed before anything is sent there, and that fails: {error}"
+            now = self._clock.now()
+            self._ledger.queue.hold_folder(destfolderid, Hold(UNLISTED, detail, now, now + wait))
+            log.warning("folder held back", destfolderid=destfolderid, detail=detail)
             raise Unlisted(held=True) from error
         finally:
             with self._lock:
                 listing.discard(destfolderid)
-
-    def _failed(self, destfolderid: str, error: ServiceError, took: float) -> None:
-        """Hold a folder whose listing failed; raises the error if the service answers for no other folder either."""
-        wait = self._failing.put_off(destfolderid, error, took)
-        detail = f"it is listed before anything is sent there, and that fails: {error}"
-        now = self._clock.now()
-        self._ledger.queue.hold_folder(destfolderid, Hold(UNLISTED, detail, now, now + wait))
-        log.warning("folder held back", destfolderid=destfolderid, detail=detail)
 
     def _list(self, destfolderid: str) -> int:
         """List the folder, and record the assets that no row owns and the assets that were moved there.
 
         Return the number of requests for a listing at its start.
         """
-        batch: list[Asset] = []
         contacts = self._ledger.folder_listings
         asks = contacts.asks(destfolderid)
         listed = _Listed(self._clock.steady(), contacts.missed(destfolderid, _MOST_KEPT))
         # Some releases show unprocessed assets only on request (interface section 4.1).
         unprocessed = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, available="0")
-        for asset in chain(self._checked_listing.listing(destfolderid), every(self._service.search, unprocessed)):
-            if asset.folder_id == destfolderid:
-                batch.append(asset)
-            if len(batch) >= _BATCH:
-                self._remember(destfolderid, batch, listed)
-                batch = []
-        self._remember(destfolderid, batch, listed)
+        shown = chain(self._checked_listing.listing(destfolderid), every(self._service.search, unprocessed))
+        assets = (asset for asset in shown if asset.folder_id == destfolderid)
+        while batch := list(islice(assets, _BATCH)):
+            self._remember(destfolderid, batch, listed)
         contacts.not_there(listed.missed)
         self._listed[destfolderid] = listed
         if contacts.asks(destfolderid) == asks:

@@ -287,7 +287,7 @@ def test_relisting_request_outlasts_a_worker(make_world):
 
     def ask_and_come_by(_request) -> None:
         world.service.during_search = lambda _request: None
-        contact.list_again("F1")
+        world.ledger.folder_listings.again("F1")
         with pytest.raises(Unlisted):
             contact.ensure("F1")
 
@@ -352,7 +352,7 @@ def test_assets_of_other_folders_are_not_noted(ignoring):
     ignoring.live(60)
     (ours,) = (asset for asset in ignoring.service.assets.values() if asset.name == "film.mp4")
     ours.folder = "F9"
-    ignoring.site.folder_listing.list_again("F1")
+    ignoring.ledger.folder_listings.again("F1")
     ignoring.write("next.mp4", b"next")
     ignoring.scan_and_send()
     assert ignoring.row("film.mp4").asset_folder == "F1"

@@ -88,7 +88,7 @@ def test_requested_listing_is_made_again(moved):
     before = listings()
     contact.ensure("F2")
     assert listings() == before
-    contact.list_again("F2")
+    world.ledger.folder_listings.again("F2")
     contact.ensure("F2")
     assert listings() > before
 
