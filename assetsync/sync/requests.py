@@ -91,17 +91,13 @@ def _once(context: Context, request: Request) -> str:
     argument = request.argument
     if argument is None:
         raise ValueError("its argument is no object of JSON")
-    if _is_for_once(request.verb, argument) and not context.ledger.begin_request(request.id):
+    may_send_again = request.verb == "doubt" or (request.verb == "retry" and argument.get("send_again"))
+    if may_send_again and not context.ledger.begin_request(request.id):
         # The file may have been sent since: a second time would be another upload.
         raise UsageError(
             "the process ended while it did this, and it may be done", hint="`assetsync explain` tells, then ask again"
         )
     return carry_out(context.ledger, context.service, context.clock, request.verb, argument)
-
-
-def _is_for_once(verb: str, argument: dict[str, object]) -> bool:
-    """Return whether a request may send a file again, so that it must not be repeated if the process ends meanwhile."""
-    return verb == "doubt" or (verb == "retry" and bool(argument.get("send_again")))
 
 
 def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argument: dict[str, object]) -> str:
@@ -112,8 +108,8 @@ def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argumen
     · resume: {"id": int | None}, no id for all, or for all of {"seen": [...]} · doubt: {"path": ..., "asset": ID |
     None}, None for absent · drift: {"paths": [...]}, paths of files or folders · audit: {}, which the daemon continues
     · upload: the value of `by_hand.ByHand.asked`, answered with `by_hand.Begun` as JSON · uploaded: the value of
-    `by_hand.outcome_of` · sighted: left by an older release after an upload by hand. Raise UsageError for a request
-    that cannot be carried out, and ServiceError if the service had to be asked and failed.
+    `by_hand.outcome_of`. Raise UsageError for a request that cannot be carried out, and ServiceError if the service had
+    to be asked and failed.
     """
     now = clock.now()
     refuse(ledger, verb, argument)
@@ -122,16 +118,7 @@ def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argumen
     if verb == "look":
         return _look(ledger, _paths(argument), now)
     if verb == "resume":
-        pulled = _pulled(ledger, argument)
-        then = ""
-        if any(brake.kind == "missing" and brake.id in pulled for brake in ledger.reports.brakes()):
-            # An audit pulled it, and the next one decides. The release may have expired when that one is due.
-            ask_for_audit(ledger, now)
-            then = "; an audit concludes what is missing: the daemon makes it, or the next `assetsync reconcile`"
-        for number in pulled:
-            # Each by its number: nobody has seen a brake that is pulled meanwhile.
-            ledger.resume(number, now)
-        return f"{plural(len(pulled), 'brake')} released: {', '.join(map(str, pulled))}{then}"
+        return _resume(ledger, _pulled(ledger, argument), now)
     if verb == "doubt":
         path = bytes.fromhex(str(argument["path"]))
         asset = argument.get("asset")
@@ -141,20 +128,11 @@ def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argumen
     if verb == "audit":
         ask_for_audit(ledger, now)
         return "an audit of each mapped folder is due: it begins once the service answers"
-    if verb in (*_UPLOADS, "sighted"):
-        return _by_hand(ledger, service, verb, argument, now)
-    raise UsageError(f"there is no request {verb}")
-
-
-def _by_hand(ledger: Ledger, service: Service, verb: str, argument: dict[str, object], now: float) -> str:
     if verb == "upload":
         return json.dumps(asdict(by_hand.begin(ledger, service, by_hand.ByHand.of(argument), now)))
     if verb == "uploaded":
         return by_hand.end(ledger, argument, now)
-    assetid, folder, name, md5 = (str(argument[key]) for key in ("id", "folder_id", "filename", "md5"))
-    asset = Asset(assetid, folder, name, int(str(argument["size"])), md5, "")
-    ledger.doubts.sight([asset], ledger.doubts.newest_attempt(), now)
-    return f"the asset {assetid} is known now"
+    raise UsageError(f"there is no request {verb}")
 
 
 def refuse(ledger: Ledger, verb: str, argument: dict[str, object]) -> None:
@@ -167,7 +145,10 @@ def refuse(ledger: Ledger, verb: str, argument: dict[str, object]) -> None:
         named = "no brake" if argument.get("id") is None else f"no brake {argument['id']}"
         raise UsageError(f"{named} is pulled", hint=hint)
     elif verb == "drift":
-        _refuse_drift(ledger, _paths(argument))
+        for path in _paths(argument):
+            if next(ledger.metadata_drift.told(path), None) is None:
+                named = printable(path) or "the site"
+                raise UsageError(f"nothing has drifted of {named}", hint="`assetsync drift list` lists what has")
     elif verb == "doubt":
         path = bytes.fromhex(str(argument["path"]))
         row = _current(ledger, path)
@@ -206,13 +187,6 @@ def _refuse_retry(ledger: Ledger, argument: dict[str, object]) -> None:
             raise UsageError(f"{printable(path)} is {_state(row)}", hint="--send-again is for one that was sent")
 
 
-def _refuse_drift(ledger: Ledger, paths: Sequence[bytes]) -> None:
-    for path in paths:
-        if next(ledger.metadata_drift.told(path), None) is None:
-            named = printable(path) or "the site"
-            raise UsageError(f"nothing has drifted of {named}", hint="`assetsync drift list` lists what has")
-
-
 def _retry(ledger: Ledger, argument: dict[str, object], now: float) -> str:
     paths, reason, send_again = _paths(argument), argument.get("reason"), bool(argument.get("send_again"))
     if send_again and reason is None:
@@ -232,13 +206,13 @@ def _retried(ledger: Ledger, paths: Collection[bytes]) -> Iterator[FileRow]:
 
     The files below a folder may be too many for memory.
     """
-    known = {path: _likeliest(ledger, ledger.reports.of_path(path))[:1] for path in sorted({*paths})}
-    files = {row.id: row for rows in known.values() for row in rows}
+    known = {path: _likeliest(ledger, path) for path in sorted({*paths})}
+    files = {row.id: row for row in known.values() if row is not None}
     yield from files.values()
     # Before the blocked files: a blocked file that is retried may be in doubt afterwards.
     yield from (row for row in _in_doubt(ledger, known) if row.id not in files)
     # A path that was a file once may be a folder by now.
-    folders = {path for path, rows in known.items() if not rows or rows[0].wanted is not Wanted.YES}
+    folders = {path for path, row in known.items() if row is None or row.wanted is not Wanted.YES}
     for folder in sorted(folders):
         if folders.isdisjoint(folders_above(folder)):
             # What was uploaded by hand is in no folder of the tree.
@@ -292,6 +266,18 @@ def _kept(ledger: Ledger, row: FileRow) -> str | None:
         return None
     kept = ledger.equal_content.sighted(row, row.md5 or "")
     return None if kept is None or ledger.equal_content.is_missed(kept) else kept
+
+
+def _resume(ledger: Ledger, pulled: Sequence[int], now: float) -> str:
+    then = ""
+    if any(brake.kind == "missing" and brake.id in pulled for brake in ledger.reports.brakes()):
+        # An audit pulled it, and the next one decides. The release may have expired when that one is due.
+        ask_for_audit(ledger, now)
+        then = "; an audit concludes what is missing: the daemon makes it, or the next `assetsync reconcile`"
+    for number in pulled:
+        # Each by its number: nobody has seen a brake that is pulled meanwhile.
+        ledger.resume(number, now)
+    return f"{plural(len(pulled), 'brake')} released: {', '.join(map(str, pulled))}{then}"
 
 
 def _settle(ledger: Ledger, paths: Sequence[bytes]) -> str:
@@ -354,14 +340,14 @@ def find_asset(ledger: Ledger, service: Service, row: FileRow, assetid: str) -> 
 
 
 def _current(ledger: Ledger, path: bytes) -> FileRow:
-    rows = _likeliest(ledger, ledger.reports.of_path(path))
-    if not rows:
+    row = _likeliest(ledger, path)
+    if row is None:
         raise UnknownPath(printable(path))
-    return rows[0]
+    return row
 
 
-def _likeliest(ledger: Ledger, rows: list[FileRow]) -> list[FileRow]:
-    """Return the rows of a path, the likeliest to be meant first.
+def _likeliest(ledger: Ledger, path: bytes) -> FileRow | None:
+    """Return the row that is most likely meant by a path, None without one.
 
     Several uploads by hand may share a path: those in doubt come first, then those that are blocked.
     """
@@ -371,7 +357,7 @@ def _likeliest(ledger: Ledger, rows: list[FileRow]) -> list[FileRow]:
             return 2
         return 0 if ledger.doubts.of(row.id) is not None else 1
 
-    return sorted(rows, key=rank)
+    return min(ledger.reports.of_path(path), key=rank, default=None)
 
 
 def _state(row: FileRow) -> str:

@@ -123,7 +123,6 @@ def test_a_ledger_with_two_names_is_refused(path):
         ("doubt", {}),
         ("doubt", {"path": None}),
         ("sighted", {"id": "A1"}),
-        ("sighted", {"id": "A1", "folder_id": "F", "filename": "a", "md5": "", "size": "many"}),
         ("explode", {}),
     ],
 )

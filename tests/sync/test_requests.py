@@ -76,7 +76,7 @@ def test_brake_pulled_after_request_stays(world):
 
 
 @pytest.mark.parametrize("argument", ["[]", "null", "{", ""])
-@pytest.mark.parametrize("verb", ["retry", "resume", "doubt", "sighted"])
+@pytest.mark.parametrize("verb", ["retry", "resume", "doubt", "drift"])
 def test_non_object_request_is_refused(world, verb, argument):
     world.ledger.pull_brake("emptied", "one", "it is empty", 1, world.clock.now())
     with closing(sqlite3.connect(world.ledger.store.path)) as conn:
