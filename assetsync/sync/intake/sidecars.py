@@ -32,9 +32,9 @@ log = structlog.get_logger(__name__)
 
 _KEPT_SECONDS = 2.0
 _KEPT_FOLDERS = 4096
-_KEPT_FIELDS = 20_000
 _KEPT_SAYINGS = 32
 _MOST_READ = 512 * 1024
+"""Most bytes of the folder sidecars of one file, and of those that are cached: small sidecars in many folders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Sidecars:
         self._fields_table = fields_table
         self._lock = threading.Lock()
         self._folders: OrderedDict[bytes, tuple[float, _Kept]] = OrderedDict()
-        self._fields = 0
+        self._kept_bytes = 0
         self.changes = 0
         """Rises before each recorded change. Metadata that was read at another count may be out of date."""
         self.met: Callable[[bytes], None] = lambda _path: None
@@ -138,7 +138,7 @@ class Sidecars:
         with self._lock:
             self.changes += 1
             self._folders.clear()
-            self._fields = 0
+            self._kept_bytes = 0
 
     def read(self, path: bytes, mapping: Mapping) -> tuple[Metadata | None, int]:
         """Return the metadata of one sidecar, None without one, and its size in bytes. Raise SidecarError."""
@@ -173,11 +173,10 @@ class Sidecars:
                 # The content may predate the change. Return it to this caller, who asked before; do not cache it.
                 return kept_now
             before = self._folders.pop(path, None)
-            self._fields -= 0 if before is None else _weight(before[1].level)
             self._folders[path] = (now, kept_now)
-            self._fields += _weight(level)
-            while len(self._folders) > _KEPT_FOLDERS or self._fields > _KEPT_FIELDS:
-                self._fields -= _weight(self._folders.popitem(last=False)[1][1].level)
+            self._kept_bytes += size - (0 if before is None else before[1].size)
+            while len(self._folders) > _KEPT_FOLDERS or self._kept_bytes > _MOST_READ:
+                self._kept_bytes -= self._folders.popitem(last=False)[1][1].size
         return kept_now
 
     def _written(self, path: bytes) -> float:
@@ -186,14 +185,6 @@ class Sidecars:
         except FileUnreadable as error:
             raise SidecarError(printable(path), "it cannot be looked at", hint=error.hint or error.message) from error
         return 0.0 if found is None else max(found.mtime_ns, found.ctime_ns) / 1e9
-
-
-def _weight(level: Metadata | None) -> int:
-    """Return the rough size of a cached sidecar: a folder's may be as large as any, and there may be many folders."""
-    if level is None:
-        return 1
-    texts = (level.description or "", level.location or "", *(value for _, value in level.meta))
-    return 1 + len(level.meta) + len(level.keywords or ()) + sum(map(len, texts)) // 100
 
 
 _TICK = 2.5
@@ -272,11 +263,13 @@ class SidecarDiff:
 
 
 def look_at_sidecar(context: Context, said: Sidecars, path: bytes) -> int:
-    """Look at one sidecar that the watcher reported; return how many files became due because of it."""
+    """Look at one sidecar that was reported or read; return how many files became due because of it."""
     try:
         stat = context.tree.lstat(path)
     except (FileUnreadable, RootMissing) as error:
         log.warning("cannot be looked at", path=printable(path), why=str(error))
+        # What was read may be out of date: callers must read again.
+        said.forget()
         return 0
     now = context.clock.now()
     # Two changes within one tick of the clock that stamps files look alike, so a young sidecar counts as changed.
@@ -292,17 +285,8 @@ def note_sidecar(context: Context, plan: Plan, said: Sidecars, path: bytes) -> N
 
     A path that a scan treats as a file is skipped: the ledger knows it as a file.
     """
-    if not plan.is_sidecar(path) or context.ledger.intake.sidecar(path) is not None:
-        return
-    try:
-        stat = context.tree.lstat(path)
-    except (FileUnreadable, RootMissing) as error:
-        log.warning("cannot be looked at", path=printable(path), why=str(error))
-        stat = None
-    # The sidecar may be gone already: callers that read it must read again.
-    said.forget()
-    if stat is not None:
-        context.ledger.intake.sidecars_changed([SidecarChange(path, stat, spoken_of(path))], context.clock.now())
+    if plan.is_sidecar(path) and context.ledger.intake.sidecar(path) is None:
+        look_at_sidecar(context, said, path)
 
 
 def spoken_of(sidecar: bytes) -> bytes | tuple[bytes, bytes]:
