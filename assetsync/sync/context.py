@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from assetsync.ledger.ledger import Ledger
-from assetsync.model import Body, Clock, Meter, Sent, Service
+from assetsync.model import Body, Clock, Meter, Service
 from assetsync.tree.safe_open import Tree
 
 
@@ -83,20 +83,10 @@ class ProgressCounts:
 class NullMeter:
     """A meter that counts nothing (`model.Meter`)."""
 
-    def attempted(self, sent: Sent, *, again: bool) -> None:
-        """See `Meter`."""
+    def attempted(self, *_said: object, **_more: object) -> None:
+        """Do nothing, like every method."""
 
-    def doubted(self, count: int = 1) -> None:
-        """See `Meter`."""
-
-    def decided(self, how: str) -> None:
-        """See `Meter`."""
-
-    def findable(self, seconds: float) -> None:
-        """See `Meter`."""
-
-    def ran(self, job: str, seconds: float) -> None:
-        """See `Meter`."""
+    doubted = decided = findable = ran = attempted
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,19 @@ class Candidates:
 
     def begin(self, doubt: OpenDoubt) -> Looking:
         """Return a doubt for a new round, without any shown asset."""
-        return Looking(doubt, self._facts(doubt), self._doubts.may_rename(doubt.attempt))
+        attempt = doubt.attempt
+        facts = Doubt(
+            size=attempt.size,
+            md5=attempt.md5 or doubt.file.md5 or self._read_again(doubt),
+            refused_as_duplicate=bool(attempt.is_duplicate),
+            accepted_id=attempt.accepted_id,
+            bytes_sent=attempt.handed,
+            handed_md5=attempt.handed_md5,
+            absences=doubt.file.absences,
+            since=attempt.ended_at or attempt.started_at,
+            looks=attempt.looks,
+        )
+        return Looking(doubt, facts, self._doubts.may_rename(attempt))
 
     def forget_but(self, attempts: Collection[int]) -> None:
         """Drop the prefixes of all other attempts."""
@@ -153,8 +165,7 @@ class Candidates:
         for shown in assets:
             if folder is not None and shown.folder_id not in (folder, ""):
                 continue
-            # None of the asset's many columns is needed here.
-            asset = replace(shown, columns={})
+            asset = shown.bare()
             for one in looking:
                 if _is_wanted(one, asset) or may_be(one.doubt.attempt.sent_name, asset.filename):
                     # Several look-ups may show the same asset.
@@ -168,7 +179,7 @@ class Candidates:
         for one in looking:
             one.wider = {}
         for shown in assets:
-            asset = replace(shown, columns={})
+            asset = shown.bare()
             for one in looking:
                 may_be_equal = is_equal(one.facts, Candidate(asset)) or not asset.processed
                 if may_be_equal and one.wider is not None and may_be(one.doubt.attempt.sent_name, asset.filename):
@@ -299,20 +310,6 @@ class Candidates:
             if md5 is None or md5 not in digests | {one.assets[assetid].md5}:
                 taken.add(assetid)
         return taken - {one.facts.accepted_id or ""}
-
-    def _facts(self, doubt: OpenDoubt) -> Doubt:
-        attempt = doubt.attempt
-        return Doubt(
-            size=attempt.size,
-            md5=attempt.md5 or doubt.file.md5 or self._read_again(doubt),
-            refused_as_duplicate=bool(attempt.is_duplicate),
-            accepted_id=attempt.accepted_id,
-            bytes_sent=attempt.handed,
-            handed_md5=attempt.handed_md5,
-            absences=doubt.file.absences,
-            since=attempt.ended_at or attempt.started_at,
-            looks=attempt.looks,
-        )
 
     def _read_again(self, doubt: OpenDoubt) -> str | None:
         """Return the MD5 of the file if it is still the version that was sent, else None; record it in the ledger."""

@@ -200,20 +200,19 @@ class Resolver:
             return failure
         rest = [one for one in unseen if not self._candidates.has_equal(one)]
         _answered(one for one in unseen if one not in rest)
-        if rest:
-            # Some releases show unprocessed assets only on request (interface section 4.1).
-            request = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, available="0")
-            failure = self._look(rest, request)
-            if failure is not None:
-                return failure
+        if not rest:
+            return None
+        # Some releases show unprocessed assets only on request (interface section 4.1).
+        request = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, available="0")
+        failure = self._look(rest, request)
+        if failure is not None:
+            return failure
         elsewhere = [one for one in rest if one.facts.refused_as_duplicate and not self._candidates.has_equal(one)]
         _answered(one for one in rest if one not in elsewhere)
-        if elsewhere:
-            failure = self._look(elsewhere, SearchRequest(searchfor="%", dbdirect=True))
-            if failure is not None:
-                return failure
-        _answered(elsewhere)
-        return None
+        failure = self._look(elsewhere, SearchRequest(searchfor="%", dbdirect=True)) if elsewhere else None
+        if failure is None:
+            _answered(elsewhere)
+        return failure
 
     def _judge_all(self, destfolderid: str, looking: Sequence[Looking]) -> None:
         """Judge the doubts of a folder whose look-ups were answered."""

@@ -63,19 +63,17 @@ class Looker:
 
     def __init__(self, context: Context, plan: Plan, intake: Intake, hints: WatchQueue, sidecars: Sidecars) -> None:
         self._context = context
-        self._clock = context.clock
         self._plan = plan
         self._intake = intake
-        self._settling = intake.settling
         self._sidecars = sidecars
         self._hints = hints
         self._sidecar_seen = False
 
     def step(self, patience: float) -> int:
         """Look at watched and due paths, waiting up to `patience` seconds; return how many files may be due now."""
-        due = self._settling.next_due()
+        due = self._intake.settling.next_due()
         if due is not None:
-            patience = min(patience, max(0.0, due - self._clock.steady()))
+            patience = min(patience, max(0.0, due - self._context.clock.steady()))
         queued = 0
         files: list[bytes] = []
         for path in self._hints.take(patience):

@@ -32,14 +32,6 @@ class _Seekable(io.RawIOBase):
         self._file = file
         self._at = 0
 
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
     def tell(self) -> int:
         """Return the offset."""
         return self._at
@@ -116,20 +108,14 @@ class Members:
                 self._names.setdefault(size, []).append(name)
 
     def _members(self, path: bytes) -> Iterator[tuple[str, int]]:
+        position = self._mappings.for_directory(path.rpartition(b"/")[0])
+        if position is None:
+            return
         try:
-            if not self._is_unpacked(path):
+            if not self._sidecars.told(path, self._mappings.all[position]).options.zip_extract:
                 return
             with self._tree.open(path) as file:
                 for name, size in top_members(file):
                     yield sent_name(name.encode("utf-8", "replace")), size
-        except TreeError as error:
+        except (SidecarError, TreeError) as error:
             log.debug("cannot be looked into", path=printable(path), why=str(error))
-
-    def _is_unpacked(self, path: bytes) -> bool:
-        position = self._mappings.for_directory(path.rpartition(b"/")[0])
-        if position is None:
-            return False
-        try:
-            return self._sidecars.told(path, self._mappings.all[position]).options.zip_extract
-        except SidecarError:
-            return False

@@ -89,7 +89,9 @@ class Auditor:
                 if _is_mended(row, reading, asset):
                     changes.append((row, Event.RETRIED, GOES_ON | {"due_at": now}))
                 if reading in (Reading.EQUAL, Reading.MOVED):
-                    result.count(at_home=folder in (row.destfolderid, row.agreed_folder))
+                    is_fine = folder in (row.destfolderid, row.agreed_folder)
+                    result.fine += is_fine
+                    result.elsewhere += not is_fine
         self._ledger.audits.met(met, began)
         self._ledger.assets.apply_all(changes, now)
         return strangers

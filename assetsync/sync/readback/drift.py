@@ -5,8 +5,6 @@ because something changed since they were sent, are compared. Reading their meta
 `sync.intake.sidecars`.
 """
 
-from collections.abc import Iterator
-
 from assetsync.core.mapping import Plan
 from assetsync.errors import RootMissing, SidecarError
 from assetsync.ledger.metadata_drift import AWAY, ELSEWHERE, UNREADABLE, Found
@@ -88,8 +86,12 @@ class Drift:
             said, digest = self._said(row, mapping)
         except SidecarError as error:
             said = f"{UNREADABLE}{error}"
-        drift = _AND.join(filter(None, (said, *self._where(row, mapping)))) or None
-        return Found(drift, digest, row)
+        sentences = [said] if said else []
+        if row.is_elsewhere:
+            sentences.append(f"{ELSEWHERE}{row.asset_folder}")
+        if row.destfolderid != mapping.destfolderid and not self._resend_moved:
+            sentences.append(_REMAPPED.format(mapping.destfolderid))
+        return Found(_AND.join(sentences) or None, digest, row)
 
     def _said(self, row: FileRow, mapping: Mapping) -> tuple[str | None, str | None]:
         """Return the drift of the metadata, and the digest of the metadata now; raises SidecarError and RootMissing."""
@@ -105,10 +107,3 @@ class Drift:
             return None, told.digest
         as_sent = self._sidecars.told(row.path, mapping).digest == row.meta_digest
         return _MISNAMED.format(row.filetype) if as_sent else _CHANGED, told.digest
-
-    def _where(self, row: FileRow, mapping: Mapping) -> Iterator[str]:
-        """Yield a sentence for each way in which the asset lies outside its configured folder."""
-        if row.is_elsewhere:
-            yield f"{ELSEWHERE}{row.asset_folder}"
-        if row.destfolderid != mapping.destfolderid and not self._resend_moved:
-            yield _REMAPPED.format(mapping.destfolderid)

@@ -27,7 +27,10 @@ from assetsync.sync.lookups import by_id, everything, expect_shown, named, names
 
 @dataclass(slots=True)
 class AuditCounts:
-    """The counts of an audit: of the listing of the folder, and of the search for unmet assets."""
+    """The counts of an audit: of the listing of the folder, and of the search for unmet assets.
+
+    An asset that equals the sent file is `fine` at its destination or in an agreed folder, else it is `elsewhere`.
+    """
 
     folder: str
     assets: int = 0
@@ -41,11 +44,6 @@ class AuditCounts:
     history: int = 0
     """Assets of versions that were replaced or deleted, or that an operator had sent again."""
     braked: bool = False
-
-    def count(self, *, at_home: bool) -> None:
-        """Count an asset that equals the sent file: `fine` at its destination or an agreed folder, else `elsewhere`."""
-        self.fine += at_home
-        self.elsewhere += not at_home
 
 
 log = structlog.get_logger(__name__)
