@@ -72,27 +72,30 @@ class Missing:
         If more than 10 assets and more than 1 % are missing, pull the brake and report none. While it is pulled for
         another folder, pull it as well for a folder in which not one of our assets is left.
         """
+        audits = self._context.ledger.audits
         case = _Case(self._context, audit, result, resend=self._resend)
         here, away = Unmet(result.folder), Unmet(result.folder, away_from=self._mapped)
         missing, moved = case.count(here), case.count(away)
         if missing:
             case.meet_unprocessed()
             missing = case.count(here)
-        known = case.verified(here) + case.verified(away) if missing or moved else 0
+        known = audits.verified(here, audit) + audits.verified(away, audit) if missing or moved else 0
         most = max(_FEW, known * _SHARE)
         if missing > most and not self._allow_or_brake(missing, known, result):
             return
         lost = (case.look(here) if missing else 0) + (case.look(away) if moved else 0)
         if lost > most and not self._allow_or_brake(lost, known, result):
             return
-        if 0 < lost <= most and not self._is_believed(lost, case.ids(here, away), result):
-            return
+        if 0 < lost <= most:
+            rows = (*audits.unmet(here, audit, _IDS), *audits.unmet(away, audit, _IDS))
+            if not self._is_believed(lost, {row.assetid for row in rows}, result):
+                return
         for unmet in (here, away):
             case.give_up(unmet)
         # Withdraw the operator's release of the brake: it was meant for this audit and not for the next one.
         self._brake_control.withdraw(_KIND, result.folder)
 
-    def _is_believed(self, lost: int, ids: Sequence[str], result: AuditCounts) -> bool:
+    def _is_believed(self, lost: int, ids: Collection[str | None], result: AuditCounts) -> bool:
         """Return whether a small number of missing assets is plausible.
 
         A key that lost a permission, or a database that is being restored, makes every folder look empty. Raises
@@ -138,14 +141,6 @@ class _Case:
         """Count the assets that are still unmet; each count may read all files of the ledger."""
         return self._ledger.audits.count(unmet, self._audit)
 
-    def verified(self, unmet: Unmet) -> int:
-        """Count the assets that the audit expects, met or not."""
-        return self._ledger.audits.verified(unmet, self._audit)
-
-    def ids(self, *unmet: Unmet) -> list[str]:
-        """Return ids of assets that are still unmet, at most a hundred for each `Unmet`."""
-        return [row.assetid or "" for of in unmet for row in self._ledger.audits.unmet(of, self._audit, _IDS)]
-
     def meet_unprocessed(self) -> None:
         """Search for unprocessed assets, which some releases show only on request (interface section 4.1)."""
         folder = self._result.folder
@@ -174,7 +169,8 @@ class _Case:
     def give_up(self, unmet: Unmet) -> None:
         """Report the assets that are still unmet as missing."""
         while rows := self._ledger.audits.unmet(unmet, self._audit, _IDS):
-            self._gone(rows)
+            now = self._clock.now()
+            self._ledger.assets.apply_all([self._gone(row, now) for row in rows], now)
 
     def _meet(self, assets: Iterator[Asset], unmet: Unmet) -> None:
         while batch := {asset.id: asset for asset in islice(assets, _BATCH)}:
@@ -197,23 +193,16 @@ class _Case:
             changes.append((row, Event.DIFFERENT, columns | different(row, difference)))
         self._ledger.assets.apply_all(changes, self._clock.now())
 
-    def _gone(self, rows: Sequence[FileRow]) -> None:
-        now = self._clock.now()
-        changes: list[Change] = []
-        for row in rows:
-            self._result.missing += 1
-            is_outside = row.wanted is Wanted.OUTSIDE
-            detail = f"the asset {row.assetid} is not in the service any more"
-            if is_outside:
-                detail += ": `assetsync upload --send-again` uploads the file again"
-            log.error("missing in the service", path=printable(row.path), assetid=row.assetid)
+    def _gone(self, row: FileRow, now: float) -> Change:
+        self._result.missing += 1
+        detail = f"the asset {row.assetid} is not in the service any more"
+        log.error("missing in the service", path=printable(row.path), assetid=row.assetid)
+        if row.wanted is Wanted.OUTSIDE:
             # The queue does not send a file that is not of the tree.
-            if self._resend and not is_outside:
-                changes.append((row, Event.REPLENISHED, _AGAIN | {"detail": detail, "due_at": now}))
-                continue
-            columns = {"reason": "missing", "detail": detail, "audited_at": self._audit.at}
-            changes.append((row, Event.MISSING, columns))
-        self._ledger.assets.apply_all(changes, now)
+            detail += ": `assetsync upload --send-again` uploads the file again"
+        elif self._resend:
+            return row, Event.REPLENISHED, _AGAIN | {"detail": detail, "due_at": now}
+        return row, Event.MISSING, {"reason": "missing", "detail": detail, "audited_at": self._audit.at}
 
 
 def different(row: FileRow, difference: str) -> dict[str, Any]:
