@@ -22,7 +22,7 @@ from assetsync.model import Asset, SearchRequest, Wanted
 from assetsync.service.paging import every
 from assetsync.sync.brakes import BrakeControl
 from assetsync.sync.context import Context
-from assetsync.sync.lookups import by_id, everything, expect_shown, named, names_of
+from assetsync.sync.lookups import by_id, everything, expect_shown, is_shown, named, names_of
 
 
 @dataclass(slots=True)
@@ -69,8 +69,8 @@ class Missing:
     def decide(self, result: AuditCounts, audit: RunningAudit) -> None:
         """Find the assets that the audit of a folder has not met, or report them as missing; raises ServiceError.
 
-        If more than 10 assets and more than 1 % are missing, pull the brake and report none. While it is pulled for
-        another folder, pull it as well for a folder in which not one of our assets is left.
+        If more than 10 assets and more than 1 % are missing, pull the brake and report none. Do so as well if none of
+        our assets is left in the folder and the service shows none of the oldest either.
         """
         audits = self._context.ledger.audits
         case = _Case(self._context, audit, result, resend=self._resend)
@@ -103,16 +103,15 @@ class Missing:
         """
         if result.fine or result.elsewhere or result.different:
             return True
-        if any(brake.kind == _KIND for brake in self._context.ledger.reports.brakes()):
-            # What emptied another folder may have emptied this one.
-            return self._allow_or_brake(lost, lost, result)
+        service = self._context.service
         samples = self._context.ledger.control_samples.of_all(min(lost, _IDS) + _FEW)
-        others = [one for one in samples if one.assetid not in ids][-_FEW:]
-        expect_shown(
-            self._context.service, others, f"folder {result.folder}", hint="may the key's user see the folders?"
-        )
+        others = [one for one in samples if one.assetid not in ids]
+        expect_shown(service, others[-_FEW:], f"folder {result.folder}", hint="may the key's user see the folders?")
+        # The newest assets alone may have been sent after the service was emptied.
+        oldest = others[: len(others) // 2][:_FEW]
+        is_plausible = is_shown(service, oldest) if oldest else bool(others) or not self._resend
         # Without a control sample, pull the brake before anything is sent again.
-        return bool(others) or not self._resend or self._allow_or_brake(lost, lost, result)
+        return is_plausible or self._allow_or_brake(lost, lost, result)
 
     def _allow_or_brake(self, missing: int, known: int, result: AuditCounts) -> bool:
         if self._brake_control.allowed(_KIND, result.folder, missing):
