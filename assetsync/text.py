@@ -6,14 +6,14 @@ Sentences are left to the callers.
 import base64
 import pwd
 import re
-import shlex
 import unicodedata
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 _UNITS = ("bytes", "KB", "MB", "GB", "TB")
+# A word in single quotes may be a file name that looks like a command: it is matched first, and left as it is.
 _COMMAND = re.compile(
-    r"\bassetsync (?:doubt (?:list|resolve)|drift (?:list|settle)|run|reconcile|check|status|files|explain|retry|audit"
+    r"""(?<!\w)'(?:[^'\n]|'\\''|'"'"')*'"""
+    r"|\bassetsync (?:doubt (?:list|resolve)|drift (?:list|settle)|run|reconcile|check|status|files|explain|retry|audit"
     r"|orphans|resume|export|search|index|upload)\b(?![^`;\n]* (?:--config|--site|-c)\b)"
 )
 _option = ""
@@ -71,12 +71,6 @@ def user_name(user: int) -> str:
         return pwd.getpwuid(user).pw_name
     except KeyError:
         return str(user)
-
-
-def run_as(user: int, words: Sequence[str]) -> str:
-    """Return the line for a shell that runs a command as another user."""
-    name = user_name(user)
-    return shlex.join(["sudo", "-u", f"#{name}" if name.isdigit() else name, *words])
 
 
 _SURROGATE = re.compile("[\\ud800-\\udfff]")
@@ -138,4 +132,6 @@ def runnable(text: str) -> str:
 
     They then run as they are shown, also if the reader pastes them into another terminal.
     """
-    return _COMMAND.sub(lambda found: f"{found.group()} {_option}", text) if _option else text
+    if not _option:
+        return text
+    return _COMMAND.sub(lambda found: found.group() if found.group()[0] == "'" else f"{found.group()} {_option}", text)

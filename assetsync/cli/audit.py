@@ -19,7 +19,7 @@ from assetsync.cli.entry import NO_SERVICE, NOT_IN_SYNC, OK
 from assetsync.cli.files import named
 from assetsync.cli.operator import PATIENCE, open_service, wait_until
 from assetsync.cli.options import with_config, with_json, with_limit
-from assetsync.cli.output import coloured, first_of, moment, note, table, write, write_json, write_parts
+from assetsync.cli.output import coloured, first_of, note, table, write, write_json, write_parts
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig
 from assetsync.errors import LedgerBusy, ServiceError
@@ -30,7 +30,7 @@ from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import Pause
 from assetsync.log import configure_logging
 from assetsync.status.sentences import why_paused
-from assetsync.text import plural, printable
+from assetsync.text import moment, plural, printable, runnable
 
 _COLUMNS = ("assets", "fine", "different", "missing", "elsewhere", "doubled", "suspected", "unknown", "history")
 _DIFFERENCES = ("different", "missing", "elsewhere", "doubled", "suspected", "unknown")
@@ -120,7 +120,7 @@ class Compared:
                 continue
             braked = self._braked(folder)
             at = f"folder {folder}, audited {moment(float(str(said['at'])))}"
-            write_parts(at, *([coloured(braked, "red")] if braked else []))
+            write_parts(at, *([coloured(runnable(braked), "red")] if braked else []))
             counted = [f"{_count(said, name)} {name}" for name in _COLUMNS[2:] if said.get(name)]
             first = f"    {_count(said, 'assets')} assets, {_count(said, 'fine')} fine"
             write_parts(first, *counted, between=", ")

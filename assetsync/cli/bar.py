@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from assetsync.cli.output import amount
 from assetsync.cli.progress import Silent
+from assetsync.text import amount
 
 
 class Bar(Silent):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from assetsync.app import claim_of, make_tree, service_address
+from assetsync.cli.entry import run_as
 from assetsync.cli.finding import Finding, Level, of_error
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
@@ -26,7 +27,7 @@ from assetsync.ledger.ledger_metadata import ROOT, SERVICE
 from assetsync.ledger.site_claims import AGREED, CLAIM, agreed_ledgers, neighbours, read_claim
 from assetsync.sync.brakes import BrakeControl, pointed_to, subject_of
 from assetsync.sync.duplicate_sites import UNREADABLE_FIX, is_same_service, placed, twins_of
-from assetsync.text import amount, files, printable, run_as, user_name
+from assetsync.text import amount, files, printable, user_name
 
 _ROOM = 64 * 1024 * 1024
 
@@ -84,7 +85,7 @@ def look_at_user(config: SiteConfig) -> Iterator[Finding]:
 def _as_owner(config: SiteConfig, owner: int) -> str:
     # sudo passes no environment on, so the line names the configuration itself.
     named_in = [] if config.file is None else ["--config", str(config.file)]
-    return f"run it as its user: {run_as(owner, ['assetsync', 'check', *named_in])}"
+    return f"run it as its user: {run_as(owner, ['check', *named_in])}"
 
 
 def look_at_mappings(config: SiteConfig) -> Iterator[Finding]:

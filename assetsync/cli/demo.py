@@ -13,13 +13,13 @@ from rich.console import Console
 
 from assetsync.cli.bar import Bar
 from assetsync.cli.entry import NOT_IN_SYNC, OK
-from assetsync.cli.output import files, note, table, write
+from assetsync.cli.output import note, table, write
 from assetsync.cli.progress import Events, Silent
 from assetsync.errors import UsageError
 from assetsync.ledger.rows import FileRow
 from assetsync.log import configure_logging
 from assetsync.reconcile import Report
-from assetsync.text import printable
+from assetsync.text import files, printable
 
 try:
     from assetsync.demo import Stage

@@ -10,7 +10,7 @@ import click
 
 from assetsync.cli.operator import act
 from assetsync.cli.options import known_folders, known_path, topmost, with_config, with_json, with_limit
-from assetsync.cli.output import amount, first_of, moment, write, write_json, write_parts
+from assetsync.cli.output import first_of, write, write_json, write_parts
 from assetsync.config import SiteConfig
 from assetsync.errors import UsageError
 from assetsync.ledger.ledger import Ledger, read_ledger
@@ -18,7 +18,7 @@ from assetsync.ledger.reports import Finding
 from assetsync.ledger.rows import AttemptRow, FileRow
 from assetsync.model import State, Wanted
 from assetsync.service.search import checked_id
-from assetsync.text import plural, printable
+from assetsync.text import amount, moment, plural, printable, runnable
 
 
 @click.group("doubt")
@@ -52,7 +52,7 @@ def list_doubts(config: SiteConfig, *, limit: int, as_json: bool) -> None:
                 write_json(_as_object(row, attempt))
                 continue
             said = f"{row.state.replace('_', ' ')}, {printable(row.detail or row.reason or '')}"
-            write_parts(f"{printable(row.path)}:", said, between=" ")
+            write_parts(f"{printable(row.path)}:", runnable(said), between=" ")
             if attempt is not None:
                 handed = "an unknown part" if attempt.handed is None else amount(attempt.handed)
                 write_parts(

@@ -10,7 +10,7 @@ import click
 from assetsync.app import make_tree
 from assetsync.cli.operator import act
 from assetsync.cli.options import known_folders, topmost, with_config, with_json, with_limit
-from assetsync.cli.output import first_of, write, write_json, write_parts
+from assetsync.cli.output import first_of, write, write_data, write_json, write_parts
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
 from assetsync.core.mapping import Mappings
@@ -67,7 +67,7 @@ def list_drift(config: SiteConfig, paths: tuple[str, ...], *, limit: int, as_jso
             folder = row.asset_folder or row.destfolderid
             write_parts(f"    asset {row.assetid or '-'}", f"in folder {folder}", between=" ")
             for name, value in (told or {}).items():
-                write(f"    {printable(name)} = {printable(value)}")
+                write_data(f"    {printable(name)} = {printable(value)}")
         if none and not as_json:
             write("nothing has drifted")
 

@@ -5,11 +5,13 @@ the secrets redacted, and its exit code is 70, which no result of a run uses.
 """
 
 import os
+import shlex
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 
 import click
@@ -26,7 +28,7 @@ from assetsync.errors import (
     ServiceElsewhere,
     ServiceError,
 )
-from assetsync.text import ACTIVE, run_as
+from assetsync.text import ACTIVE, user_name
 
 OK = 0
 NOT_IN_SYNC = 1
@@ -87,16 +89,26 @@ def run(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else OK
 
 
+def program() -> Path:
+    """Return the path of the program in this installation: systemd and sudo search other folders than a shell."""
+    return Path(sys.prefix, "bin", "assetsync")
+
+
+def run_as(user: int, arguments: Sequence[str], environment: Sequence[str] = ()) -> str:
+    """Return the line for a shell that runs this program as another user, with these variables (NAME=VALUE)."""
+    name = user_name(user)
+    as_user = ["sudo", "-u", f"#{name}" if name.isdigit() else name, *(["env", *environment] if environment else [])]
+    return shlex.join([*as_user, str(program()) if program().exists() else "assetsync", *arguments])
+
+
 def _as_owner(owner: int, arguments: Sequence[str]) -> str:
     """Return the line for a shell that runs this command line as the ledger's owner."""
     from assetsync.cli.options import CONFIG_VARIABLE  # noqa: PLC0415 - slow to load, and needed only here
 
-    words = ["assetsync", *arguments]
     chosen = os.environ.get(CONFIG_VARIABLE)
-    if chosen and not any(word.partition("=")[0] in ("--config", "-c", "--site") for word in arguments):
-        # sudo passes no environment on.
-        words = ["env", f"{CONFIG_VARIABLE}={chosen}", *words]
-    return run_as(owner, words)
+    is_named = any(word.partition("=")[0] in ("--config", "-c", "--site") for word in arguments)
+    # sudo passes no environment on.
+    return run_as(owner, arguments, [f"{CONFIG_VARIABLE}={chosen}"] if chosen and not is_named else [])
 
 
 def _failed(error: AssetsyncError, arguments: Sequence[str]) -> int:

@@ -4,12 +4,12 @@ Their contents are left to the files themselves; only the path of the program is
 """
 
 import os
-import sys
 from pathlib import Path
 
 import click
 
 import assetsync
+from assetsync.cli.entry import program
 from assetsync.cli.output import note, write
 from assetsync.errors import UsageError
 from assetsync.text import printable
@@ -59,7 +59,6 @@ def units(folder: Path, *, force: bool) -> None:
     if there and not force:
         names = ", ".join(there)
         raise UsageError(f"{printable(bytes(folder))} has {names} already", hint="--force replaces them")
-    program = Path(sys.prefix) / "bin" / "assetsync"
     for name in _UNITS:
         text = shared(f"systemd/{name}").read_text("utf-8")
         target = folder / name
@@ -70,14 +69,14 @@ def units(folder: Path, *, force: bool) -> None:
             # this process may be root.
             new.unlink(missing_ok=True)
             with new.open("x", encoding="utf-8") as file:
-                file.write(text.replace(_PROGRAM, str(program)))
+                file.write(text.replace(_PROGRAM, str(program())))
                 os.fchmod(file.fileno(), 0o644)
             new.replace(target)
         except OSError as error:
             raise UsageError(f"{target} cannot be written: {error.strerror}", hint="run it as root") from error
         write(str(target))
-    if not program.exists():
-        note(f"{program}, which the units start, is not there")
+    if not program().exists():
+        note(f"{program()}, which the units start, is not there")
 
 
 def shared(name: str) -> Path:

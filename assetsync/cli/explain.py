@@ -17,7 +17,7 @@ import click
 from assetsync.app import make_tree
 from assetsync.cli.files import as_object, drift_of, error_of, more_of
 from assetsync.cli.options import known_path, with_config, with_json
-from assetsync.cli.output import amount, moment, write, write_json, write_parts
+from assetsync.cli.output import write, write_json, write_parts
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
 from assetsync.config.models import Schedule
@@ -36,7 +36,7 @@ from assetsync.status.document import brake_object, hold_object
 from assetsync.status.sentences import NOT_READ_BACK, next_step
 from assetsync.sync.brakes import subject_of
 from assetsync.sync.intake.sidecars import Sidecars
-from assetsync.text import decoded, on_the_wall, path_keys, plural, printable, runnable
+from assetsync.text import amount, decoded, moment, on_the_wall, path_keys, plural, printable, runnable
 from assetsync.tree.safe_open import Tree
 
 

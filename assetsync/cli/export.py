@@ -14,7 +14,7 @@ import click
 
 from assetsync.cli.files import FILE_KEYS, as_object, chosen, more_of
 from assetsync.cli.options import with_config
-from assetsync.cli.output import csv_cell, write, write_json
+from assetsync.cli.output import csv_cell, write_data, write_json
 from assetsync.config import SiteConfig
 from assetsync.ledger.reports import view_ledger
 from assetsync.model import State
@@ -47,13 +47,13 @@ def command(config: SiteConfig, paths: tuple[str, ...], *, form: str, state: str
     with closing(view_ledger(config.ledger, site=config.site)) as ledger:
         holds = ledger.reports.holds(time.time())
         if form == "csv":
-            write(csv_line(COLUMNS))
+            write_data(csv_line(COLUMNS))
         for row in chosen(ledger, config, paths, None if state is None else State(state), history=True):
             said = {"path_base64": None} | as_object(row, holds) | more_of(row)
             if form == "csv":
                 if csv_cell(said["path"]) != said["path"]:
                     said["path_base64"] = base64.b64encode(row.path).decode("ascii")
-                write(csv_line([said[column] for column in COLUMNS]))
+                write_data(csv_line([said[column] for column in COLUMNS]))
             else:
                 write_json(said)
 

@@ -7,7 +7,7 @@ from contextlib import closing
 import click
 
 from assetsync.cli.options import known_folders, topmost, with_config, with_json, with_limit
-from assetsync.cli.output import first_of, moment, note, write_json, write_parts
+from assetsync.cli.output import first_of, note, write_json, write_parts
 from assetsync.config import SiteConfig
 from assetsync.errors import UnknownPath
 from assetsync.ledger.folders import Hold
@@ -15,7 +15,7 @@ from assetsync.ledger.metadata_drift import NOT_TOLD
 from assetsync.ledger.reports import Finding, LedgerView, view_ledger
 from assetsync.ledger.rows import FileRow
 from assetsync.model import State, Wanted
-from assetsync.text import printable
+from assetsync.text import moment, printable, runnable
 
 FILE_KEYS = (
     "path",
@@ -134,7 +134,7 @@ def command(
                 write_json(as_object(row, holds))
                 continue
             error = error_of(row, holds)
-            shown = [f"({printable(error)})"] if error else []
+            shown = [f"({runnable(printable(error))})"] if error else []
             write_parts(f"{row.state:<10}  {row.assetid or '-':<32}", printable(row.path), *shown)
         if none:
             if not (paths or state or reason):

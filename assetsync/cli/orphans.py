@@ -7,10 +7,10 @@ import click
 
 from assetsync.cli.files import named
 from assetsync.cli.options import with_config, with_json, with_limit
-from assetsync.cli.output import first_of, moment, write, write_json, write_parts
+from assetsync.cli.output import first_of, write, write_json, write_parts
 from assetsync.config import SiteConfig
 from assetsync.ledger.reports import view_ledger
-from assetsync.text import span
+from assetsync.text import moment, span
 
 _GONE_FOR = 7 * 24 * 3600.0
 

@@ -19,27 +19,7 @@ import click
 
 from assetsync.errors import OutputError
 from assetsync.journal import in_journal
-from assetsync.text import ACTIVE, amount, columns, files, moment, printable, runnable
-
-__all__ = [
-    "ReaderGone",
-    "amount",
-    "coloured",
-    "complain",
-    "csv_cell",
-    "files",
-    "first_of",
-    "moment",
-    "note",
-    "table",
-    "telling",
-    "unwritten",
-    "warn",
-    "write",
-    "write_json",
-    "write_parts",
-    "writing",
-]
+from assetsync.text import ACTIVE, columns, printable, runnable
 
 T = TypeVar("T")
 
@@ -62,27 +42,30 @@ def write_json(value: Mapping[str, object]) -> None:
         line = json.dumps(value, ensure_ascii=ascii_only, allow_nan=False)
     except ValueError:
         # An answer may hold a number that is too large for JSON's readers (1e999).
-        line = json.dumps({name: _finite(item) for name, item in value.items()}, ensure_ascii=ascii_only)
+        finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in value.items()}
+        line = json.dumps(finite, ensure_ascii=ascii_only)
     # These characters occur only inside strings, where JSON reads the escape as the same character.
-    _echo(ACTIVE.sub(lambda found: f"\\u{ord(found.group()):04x}", line))
-
-
-def _finite(value: object) -> object:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    write_data(ACTIVE.sub(lambda found: f"\\u{ord(found.group()):04x}", line))
 
 
 def write(text: str = "") -> None:
     """Write a line of a result; the commands in it name the configuration."""
-    _echo(runnable(text))
+    write_data(runnable(text))
+
+
+def write_data(text: str) -> None:
+    """Write a line of data as it is: a name in it may look like a command."""
+    with writing():
+        click.echo(_without_secrets(text))
 
 
 def write_parts(*parts: str, between: str = "  ") -> None:
-    """Write a line of several parts; on a terminal, a part that does not fit begins a line of its own.
+    """Write a line of several parts as they are; on a terminal, a part that does not fit begins a line of its own.
 
     So a path or an id is never broken by the edge of the terminal where it would fit into a line.
     """
     if not sys.stdout.isatty():
-        write(between.join(parts))
+        write_data(between.join(parts))
         return
     room = shutil.get_terminal_size().columns
     line, *rest = parts
@@ -91,9 +74,9 @@ def write_parts(*parts: str, between: str = "  ") -> None:
         if sum(map(columns, click.unstyle(line + between + part))) <= room:
             line += between + part
         else:
-            write((line + between).rstrip())
+            write_data((line + between).rstrip())
             line = indent + part
-    write(line)
+    write_data(line)
 
 
 def coloured(text: str, colour: str) -> str:
@@ -107,21 +90,15 @@ def coloured(text: str, colour: str) -> str:
 
 
 def first_of(found: Iterable[T], limit: int) -> Iterator[T]:
-    """Yield the first `limit` of a list, or all for 0; then write how many more there are."""
+    """Yield the first `limit` of a list, or all for 0; then write whether there are more, without reading them."""
     rest = iter(found)
     yield from islice(rest, limit or None)
-    more = sum(1 for _ in rest)
-    if more:
-        write(f"and {more:,} more: --limit 0 lists all")
+    if next(rest, None) is not None:
+        write("and more: --limit 0 lists all")
 
 
 class ReaderGone(Exception):
     """The reader of stdout has closed it, which is not an error."""
-
-
-def _echo(line: str) -> None:
-    with writing():
-        click.echo(_without_secrets(line))
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from assetsync.app import Site, build, expect_root
 from assetsync.cli.entry import INTERRUPTED, NO_SERVICE, NOT_IN_SYNC, OK, stopping
 from assetsync.cli.operator import open_service
 from assetsync.cli.options import seconds, with_config, with_json
-from assetsync.cli.output import amount, files, note, warn, write, write_json
+from assetsync.cli.output import note, warn, write, write_data, write_json
 from assetsync.cli.progress import Events, Silent
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, key_file, key_file_warning
@@ -27,7 +27,7 @@ from assetsync.reconcile import Reconciler, Report, dry_run
 from assetsync.status.sentences import leftovers, missing_folders, not_there, sent_from, unsettled
 from assetsync.status.standing import stand
 from assetsync.sync.intake.intake import Planned
-from assetsync.text import path_keys, plural, printable
+from assetsync.text import amount, files, path_keys, plural, printable, runnable
 
 KEYS = (
     "site",
@@ -157,7 +157,8 @@ def _list(planned: Planned, *, as_json: bool) -> None:
         write_json(planned._asdict() | path_keys(planned.path))
         return
     size = "-" if planned.size is None else f"{planned.size:,}"
-    write(f"{planned.action:<8}  {size:>15}  {printable(planned.path)} → {planned.destfolderid}  ({planned.detail})")
+    into = f"{printable(planned.path)} → {planned.destfolderid}"
+    write_data(f"{planned.action:<8}  {size:>15}  {into}  ({runnable(planned.detail)})")
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import click
 from assetsync.cli.export import csv_line
 from assetsync.cli.operator import open_service
 from assetsync.cli.options import with_config, with_json
-from assetsync.cli.output import write, write_json, writing
+from assetsync.cli.output import write, write_data, write_json, writing
 from assetsync.cli.show_request import show_call, with_explain
 from assetsync.config import SiteConfig
 from assetsync.errors import UsageError
@@ -166,9 +166,9 @@ def command(
             # The columns are known once the first asset, or the end of the answer, is read.
             first_asset = next(found, None)
             names = list(dict.fromkeys(asked.columns))
-            write(csv_line(names))
+            write_data(csv_line(names))
             for asset in chain([] if first_asset is None else [first_asset], found):
-                write(csv_line([asset.columns.get(name) for name in names]))
+                write_data(csv_line([asset.columns.get(name) for name in names]))
         elif as_json:
             for asset in found:
                 write_json(dict(asset.columns))
@@ -180,7 +180,7 @@ def _write_as_it_comes(body: bytes) -> None:
     if sys.stdout.isatty():
         # Escaped: a name in the answer may hold terminal control characters. The exact bytes go to a pipe or a file.
         for line in body.removesuffix(b"\n").split(b"\n"):
-            write(printable(line.removesuffix(b"\r")))
+            write_data(printable(line.removesuffix(b"\r")))
         return
     with writing():
         sys.stdout.flush()
@@ -230,7 +230,7 @@ def _write_table(found: Iterator[Asset]) -> None:
     for asset in found:
         size = "?" if asset.size is None else f"{asset.size:,}"
         name = printable(asset.filename)
-        write(f"{asset.id:<32}  {printable(asset.kind):<5}  {size:>14}  {printable(asset.folder_id):<32}  {name}")
+        write_data(f"{asset.id:<32}  {printable(asset.kind):<5}  {size:>14}  {printable(asset.folder_id):<32}  {name}")
         count += 1
     if not count:
         write("nothing found")

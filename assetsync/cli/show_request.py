@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from assetsync.cli.output import write, write_json
+from assetsync.cli.output import write_data, write_json
 from assetsync.config import SiteConfig
 from assetsync.model import UploadRequest
 from assetsync.service.multipart import parameters, sent_filename
@@ -41,7 +41,7 @@ def _show(address: str, fields: Sequence[tuple[str, str]], *, as_json: bool) -> 
     if as_json:
         write_json({"method": "POST", "address": address, "fields": dict(fields)})
         return
-    write(f"POST {printable(address)}")
+    write_data(f"POST {printable(address)}")
     width = max(len(name) for name, _value in fields)
     for name, value in fields:
-        write(f"  {printable(name):<{width}}  {printable(value)}")
+        write_data(f"  {printable(name):<{width}}  {printable(value)}")

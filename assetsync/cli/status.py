@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import click
 
 from assetsync.cli.options import with_config, with_json
-from assetsync.cli.output import coloured, moment, write, write_json
+from assetsync.cli.output import coloured, write, write_json
 from assetsync.config import SiteConfig
 from assetsync.ledger.database import holder_of
 from assetsync.ledger.reports import view_ledger
@@ -39,7 +39,7 @@ from assetsync.status.sentences import (
     waiting,
 )
 from assetsync.status.standing import Level, Standing, stand
-from assetsync.text import columns
+from assetsync.text import columns, moment
 
 _EVERY = 2.0
 _NARROWEST = 2  # lines; too few for a line that says that something is left out

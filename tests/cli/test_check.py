@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from assetsync.cli.check_ledger import _no_room
+from assetsync.cli.entry import program
 from assetsync.cli.finding import Level
 from assetsync.sandbox import FaultKind, FaultRule
 
@@ -234,7 +235,7 @@ def test_user_other_than_owner_is_warned(site, monkeypatch):
         " reported here"
     )
     line = said["fix"].removeprefix("run it as its user: ")
-    assert line == f"sudo -u {owner} assetsync check --config '{site.config}'"
+    assert line == f"sudo -u {owner} {program()} check --config '{site.config}'"
     # A sudo that changes no user passes no environment on either.
     sudo = site.config.with_name("sudo")
     sudo.write_text(f'#!/bin/sh\nshift 3\nexec env -i {sys.executable} -m assetsync "$@"\n')
@@ -393,7 +394,7 @@ def test_root_is_warned_of_the_future_owner(site):
     os.chown(kept, 4_000_000, -1)
     site.config.write_text(site.config.read_text().replace(str(site.ledger), str(kept / "hq.db")))
     (said,) = [finding for finding in site.run("check", "--json").only["findings"] if finding["what"] == "user"]
-    assert said["fix"] == f"run it as its user: sudo -u '#4000000' assetsync check --config {site.config}"
+    assert said["fix"] == f"run it as its user: sudo -u '#4000000' {program()} check --config {site.config}"
 
 
 @pytest.mark.parametrize("command", ["check", "reconcile"])

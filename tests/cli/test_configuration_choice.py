@@ -116,6 +116,26 @@ def test_hint_of_a_named_configuration_is_not_doubled():
     assert runnable(runnable(text)) == runnable(text)
 
 
+@pytest.mark.parametrize("name", ["'assetsync run 1.jpg'", "'it'\\''s assetsync run'", "'it'\"'\"'s assetsync run'"])
+def test_quoted_name_is_never_a_command(name):
+    name_configuration("--site hq")
+    text = f"the site's file: assetsync retry {name}; then assetsync status"
+    assert runnable(text) == f"the site's file: assetsync retry --site hq {name}; then assetsync status --site hq"
+
+
+@pytest.mark.parametrize("command", ["files", "export --format csv", "reconcile --dry-run --list"])
+def test_name_like_a_command_is_shown_unchanged(server, site, command):
+    site.write("assetsync run 1.jpg")
+    if "dry" not in command:
+        site.run("reconcile")
+    os.environ.pop("ASSETSYNC_CONFIG", None)
+    path = ["photos/assetsync run 1.jpg"] if command == "explain" else []
+    code, out, _ = server(*command.split(), "--config", str(site.config), *path)
+    assert code == ("dry" in command)
+    assert "photos/assetsync run 1.jpg" in out
+    assert "run --config" not in out
+
+
 def test_messages_name_the_configuration(make_world, tmp_path):
     name_configuration("--site hq")
     out = tmp_path / "out"

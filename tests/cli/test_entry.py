@@ -13,7 +13,6 @@ import yaml
 
 from assetsync import __version__
 from assetsync.cli.entry import exit_code, run
-from assetsync.cli.output import amount, moment
 from assetsync.cli.root import COMMANDS
 from assetsync.errors import (
     BadAnswer,
@@ -28,7 +27,7 @@ from assetsync.errors import (
     ServiceUnreachable,
     UsageError,
 )
-from assetsync.text import plural
+from assetsync.text import amount, moment, plural
 
 
 @pytest.mark.parametrize(

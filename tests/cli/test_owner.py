@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 
+from assetsync.cli.entry import program
 from assetsync.ledger.ledger import open_ledger
 
 from .conftest import PHOTOS, Holder
@@ -109,7 +110,7 @@ def test_wrong_user_is_shown_the_sudo_line(owned, command, mode):
     owned.ledger.parent.chmod(mode)
     words = [*command.split(), "--config", "site.yaml"]
     done = run_as_another(owned, *words)
-    line = "sudo -u nobody assetsync "
+    line = f"sudo -u nobody {program()} "
     line += f"check --config {owned.config}" if command == "check" else " ".join(words)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     said = f"the ledger {owned.ledger} belongs to the user nobody, and this is root"
@@ -119,7 +120,7 @@ def test_wrong_user_is_shown_the_sudo_line(owned, command, mode):
 
 def test_sudo_line_quotes_and_names_the_configuration(owned):
     done = run_as_another(owned, "retry", "photos/a b.jpg")
-    line = f"sudo -u nobody env ASSETSYNC_CONFIG={owned.config} assetsync retry 'photos/a b.jpg'\n"
+    line = f"sudo -u nobody env ASSETSYNC_CONFIG={owned.config} {program()} retry 'photos/a b.jpg'\n"
     assert done.stderr.endswith(f": run it as its user: {line}")
 
 

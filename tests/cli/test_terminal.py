@@ -195,7 +195,7 @@ def test_summary_has_counts_and_no_findings(mixed):
 
 def test_terminal_list_names_the_rest(crowded):
     shown = on_terminal(crowded, "files").splitlines()
-    assert shown[-1] == "and 3 more: --limit 0 lists all"
+    assert shown[-1] == "and more: --limit 0 lists all"
     assert sum("photos/" in line for line in shown) == LISTED
     assert sum("photos/" in line for line in on_terminal(crowded, "files --limit 0").splitlines()) == LISTED + 3
 
@@ -211,5 +211,5 @@ def test_limit_applies_to_every_list(mixed, command):
     total = sum("path" in one for one in mixed.run(f"{command} --json").objects)
     assert total > 1
     shown = mixed.run(f"{command} --limit 1").out
-    assert f"\nand {total - 1} more: --limit 0 lists all\n" in shown
+    assert "\nand more: --limit 0 lists all\n" in shown
     assert sum(f"photos/{LONG}" in line for line in shown.splitlines()) == 1
