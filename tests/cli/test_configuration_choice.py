@@ -123,7 +123,7 @@ def test_quoted_name_is_never_a_command(name):
     assert runnable(text) == f"the site's file: assetsync retry --site hq {name}; then assetsync status --site hq"
 
 
-@pytest.mark.parametrize("command", ["files", "export --format csv", "reconcile --dry-run --list"])
+@pytest.mark.parametrize("command", ["files", "explain", "export --format csv", "reconcile --dry-run --list"])
 def test_name_like_a_command_is_shown_unchanged(server, site, command):
     site.write("assetsync run 1.jpg")
     if "dry" not in command:

@@ -1,0 +1,350 @@
+"""What the tree, the configuration and the ledger know of one path, as values. Printing them is left to `explain`.
+
+The service is not asked.
+"""
+
+import stat
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field, replace
+from typing import NamedTuple
+
+from assetsync.app import make_tree
+from assetsync.clock import SystemClock
+from assetsync.config import SiteConfig, mappings
+from assetsync.config.models import Schedule
+from assetsync.core.doubt import MostDoubts
+from assetsync.core.mapping import IgnoreRules, Mappings, Plan
+from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX, folder_sidecars, is_sidecar_name, sidecar_for
+from assetsync.core.settled import KEEPS_CHANGING
+from assetsync.errors import FileUnreadable, RootMissing, SidecarError, TreeError
+from assetsync.ledger.database import holder_of
+from assetsync.ledger.folders import Hold
+from assetsync.ledger.ledger import Ledger, read_ledger
+from assetsync.ledger.reports import Brake
+from assetsync.ledger.rows import AttemptRow, FileRow
+from assetsync.ledger.runs import Pause
+from assetsync.model import Mapping, State, Wanted
+from assetsync.sync.brakes import subject_of
+from assetsync.sync.intake.sidecars import Sidecars
+from assetsync.text import amount, decoded, moment, on_the_wall, printable
+from assetsync.tree.safe_open import Tree
+
+_ATTEMPTS = 20
+_OF_A_MAPPING = ("destfolderid", "takeover")
+_OF_THE_TREE = ("root", "twin")
+_OF_WHAT_IS_GONE = (*_OF_THE_TREE, "emptied", "vanished")
+_ON_DISK = {
+    "absent": "no file",
+    "folder": "a folder: `assetsync files` lists what is below it",
+    "link": "a symbolic link: left out, see watch.follow_symlinks",
+    "other": "neither a file nor a folder: left out",
+    "outside": "no file of the tree: it was uploaded by hand",
+}
+
+
+class Disk(NamedTuple):
+    """What the tree has at a path: a key of `_ON_DISK`, `file` or `unreadable`, and the same for a person."""
+
+    kind: str
+    detail: str
+    size: int | None = None
+    mtime: float | None = None
+
+
+class Covered(NamedTuple):
+    """What the configuration does with a path, for a person; the reason not to upload it, and the ignore rule."""
+
+    detail: str
+    reason: str | None = None
+    rule: str | None = None
+
+
+@dataclass
+class Said:
+    """The sidecars of a file and the metadata merged from all levels, or the first mistake in them.
+
+    For a sidecar: the file or folder that it describes, and the fields that it sets. `lines` are the same for a person.
+    """
+
+    sidecars: list[bytes] | None = None
+    metadata: dict[str, str] | None = None
+    describes: bytes | None = None
+    sets: list[str] | None = None
+    mistake: str | None = None
+    lines: list[str] = field(default_factory=list)
+
+    def as_object(self) -> dict[str, object]:
+        """Return the keys for JSON; `said` has the lines."""
+        return {
+            "said": self.lines,
+            "sidecars": self.sidecars and [decoded(path) for path in self.sidecars],
+            "metadata": self.metadata,
+            "describes": None if self.describes is None else decoded(self.describes),
+            "sets": self.sets,
+            "sidecar_error": self.mistake,
+        }
+
+
+class NextTry(NamedTuple):
+    """The next automatic step for a version: its earliest time (seconds since the epoch), and what it waits for.
+
+    `reason` is a word and `why` a sentence, both None if it only waits for its time. `is_timed` is False if nobody
+    knows when the wait ends.
+    """
+
+    at: float
+    reason: str | None = None
+    why: str | None = None
+    is_timed: bool = True
+
+
+class Version(NamedTuple):
+    """A version of the file, its last attempts, and its next automatic step, None if there is none."""
+
+    row: FileRow
+    attempts: list[AttemptRow]
+    next_try: NextTry | None
+
+
+@dataclass(frozen=True, slots=True)
+class PathState:
+    """What is known of a path.
+
+    `brake` asks a person to confirm the folder of its mapping. `holds` has all folders of the service that are held,
+    `hold` is that of the mapping. `below` counts the files below a folder by state; it is None if neither the tree nor
+    the ledger has such a folder. `prospect` tells when the ledger will take in what it does not know yet.
+    """
+
+    path: bytes
+    disk: Disk
+    mapping: Mapping | None
+    covered: Covered
+    said: Said
+    brake: Brake | None
+    holds: dict[str, Hold]
+    below: dict[str, int] | None
+    versions: list[Version]
+    prospect: str | None = None
+
+    @property
+    def hold(self) -> Hold | None:
+        """The hold of the folder that the path is mapped to, None if it is not held."""
+        return None if self.mapping is None else self.holds.get(self.mapping.destfolderid)
+
+
+def look_up(config: SiteConfig, path: bytes) -> PathState:
+    """Read what is known of a path, relative to the root or absolute. Raise as `read_ledger` does."""
+    now = time.time()
+    disk = _on_disk(config, path)
+    is_folder = disk.kind == "folder"
+    mapping = _mapping_of(config, path, is_folder=is_folder)
+    covered = _covered(config, path, mapping, is_folder=is_folder)
+    # A folder is not sent, so there is no metadata to print for it.
+    said = Said() if is_folder or mapping is None else _said_of(config, mapping, path)
+    with closing(read_ledger(config.ledger, site=config.site)) as ledger:
+        rows, brakes, holds = ledger.reports.of_path(path), ledger.reports.brakes(), ledger.reports.holds(now)
+        sends = holder_of(ledger.store.path).sends
+        waits = _Waits(config, ledger, now, brakes, holds, ledger.runs.pause_at_hand() if sends else None)
+        versions = [Version(row, ledger.doubts.attempts(row.id, _ATTEMPTS), _next_try(row, waits)) for row in rows]
+        below = None if rows else _below(ledger, path, is_there=is_folder)
+    subject = None if mapping is None else subject_of(mapping)
+    asking = (brake for brake in brakes if brake.kind in _OF_A_MAPPING and brake.subject == subject)
+    state = PathState(path, disk, mapping, covered, said, next(asking, None), holds, below, versions)
+    settle = config.watch.settle if mapping is None else mapping.settle
+    return replace(state, prospect=_prospect(state, brakes, settle, sends=sends))
+
+
+def _on_disk(config: SiteConfig, path: bytes) -> Disk:
+    if path.startswith(b"/"):
+        return Disk("outside", _ON_DISK["outside"])
+    tree = make_tree(config)
+    try:
+        found = tree.lstat(path)
+        if found is not None:
+            mtime = found.mtime_ns / 1e9
+            return Disk("file", f"{amount(found.size)}, written {moment(mtime)}", found.size, mtime)
+        mode = tree.look(path).st_mode
+    except (FileUnreadable, RootMissing) as error:
+        return Disk("unreadable", printable(str(error)))
+    except OSError:
+        return Disk("absent", _ON_DISK["absent"])
+    kind = "folder" if stat.S_ISDIR(mode) else "link" if stat.S_ISLNK(mode) else "other"
+    return Disk(kind, _ON_DISK[kind])
+
+
+def _mapping_of(config: SiteConfig, path: bytes, *, is_folder: bool) -> Mapping | None:
+    known = Mappings(mappings(config))
+    position = known.for_directory(path if is_folder else path.rpartition(b"/")[0])
+    return None if position is None else known.all[position]
+
+
+def _covered(config: SiteConfig, path: bytes, mapping: Mapping | None, *, is_folder: bool) -> Covered:
+    if path.startswith(b"/"):
+        return Covered(_ON_DISK["outside"], "outside")
+    known = Mappings(mappings(config))
+    is_sidecar = not is_folder and Plan(known, config.ignore).is_sidecar(path)
+    if mapping is None:
+        if is_sidecar:
+            said = "no entry of `folders` covers it: it is read for the mapped folders below, not uploaded"
+            return Covered(said, "sidecar")
+        return Covered("no entry of `folders` covers it, so it is not uploaded", "unmapped")
+    shown = printable(mapping.path) or "."
+    if is_sidecar:
+        return Covered(f"{shown}, where *.yaml are sidecars: it is read, not uploaded", "sidecar")
+    rules = IgnoreRules(known, config.ignore)
+    found = rules.rule(path, is_dir=is_folder)
+    if found is not None:
+        said = f"{shown}, but it is left out: {rules.why(path, is_dir=is_folder)}"
+        return Covered(said, "ignored", printable(found[0].pattern))
+    return Covered(f"{shown} → folder {mapping.destfolderid}")
+
+
+def _said_of(config: SiteConfig, mapping: Mapping, path: bytes) -> Said:
+    """Return what the sidecars say about a file, or what a sidecar says."""
+    said = Said()
+    tree = make_tree(config)
+    sidecars = Sidecars(tree, SystemClock(), config.service.metadata_fields.table())
+    try:
+        if mapping.sidecars and is_sidecar_name(path.rpartition(b"/")[2]):
+            _said_by(said, tree, sidecars, path, mapping)
+            return said
+        if mapping.sidecars:
+            names = (*folder_sidecars(path), sidecar_for(path))
+            said.sidecars = [name for name in names if tree.lstat(name) is not None]
+            said.lines.append(f"sidecars: {', '.join(map(printable, said.sidecars)) or 'none'}")
+        said.metadata = dict(sidecars.told(path, mapping).fields)
+        said.lines += [f"metadata: {printable(name)} = {printable(value)}" for name, value in said.metadata.items()]
+    except SidecarError as error:
+        said.mistake = printable(str(error))
+        said.lines.append(f"metadata: {said.mistake}")
+    except (TreeError, RootMissing):
+        # `Disk` reports that the tree cannot be read.
+        pass
+    return said
+
+
+def _said_by(said: Said, tree: Tree, sidecars: Sidecars, path: bytes, mapping: Mapping) -> None:
+    folder, _, name = path.rpartition(b"/")
+    if name == FOLDER_SIDECAR:
+        said.describes = folder or b"."
+        said.lines.append(f"describes: every file below {printable(said.describes)}")
+    else:
+        said.describes = path.removesuffix(SUFFIX)
+        missing = "" if tree.lstat(said.describes) is not None else ", which is not there: it is not read"
+        said.lines.append(f"describes: {printable(said.describes)}{missing}")
+    level, _size = sidecars.read(path, mapping)
+    if level is not None:
+        said.sets = [key for key, value in asdict(level).items() if value not in (None, ())]
+        said.lines.append(f"metadata: {', '.join(said.sets) or 'none'}")
+
+
+def _below(ledger: Ledger, folder: bytes, *, is_there: bool) -> dict[str, int] | None:
+    """Count the files below a folder by state; None if neither the tree nor the ledger has such a folder."""
+    counts = Counter(row.state for row in ledger.reports.files(under=folder))
+    if not counts and not is_there and next(ledger.reports.files(history=True, under=folder), None) is None:
+        return None
+    return {str(state): counts[state] for state in State if counts[state]}
+
+
+def _prospect(state: PathState, brakes: Sequence[Brake], settle: float, *, sends: bool) -> str | None:
+    """Return when the ledger takes in what it does not know of the tree, None if nothing is to be taken in."""
+    kind = state.disk.kind
+    if kind in ("absent", "folder") and any(version.row.wanted is Wanted.YES for version in state.versions):
+        brake = next((brake for brake in brakes if brake.kind in _OF_WHAT_IS_GONE), None)
+        if brake is None:
+            return "it is gone from the tree: the next scan notices"
+        return f"it is gone from the tree: nothing is concluded from that before brake {brake.id} is released"
+    if state.versions or state.covered.reason is not None or kind not in ("file", "unreadable"):
+        return None
+    if kind == "unreadable":
+        return "the ledger does not know it: it is recorded once it can be read"
+    brake = next((brake for brake in brakes if brake.kind in _OF_THE_TREE), None)
+    if brake is not None:
+        return f"the ledger does not know it: nothing is looked at before brake {brake.id} is released"
+    then = f"it is queued once it was unchanged for {settle:g} s, or when a scan finds it"
+    return f"the ledger does not know it yet: {then if sends else 'the next run records it'}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Waits:
+    """What versions may wait for; `pause` is that of the process that sends now."""
+
+    config: SiteConfig
+    ledger: Ledger
+    now: float
+    brakes: Sequence[Brake]
+    holds: dict[str, Hold]
+    pause: Pause | None
+
+
+def _next_try(row: FileRow, waits: _Waits) -> NextTry | None:
+    """Return the next automatic step for a version; None if there is none."""
+    if row.state is State.IN_DOUBT:
+        attempt = waits.ledger.doubts.of(row.id)
+        if attempt is None:
+            return None
+        if waits.pause is None or attempt.look_at > waits.now:
+            return NextTry(attempt.look_at)
+        # It is due and was not looked up: the pause is not for uploads alone.
+        return NextTry(attempt.look_at, *_answered_again(row, waits.pause), is_timed=False)
+    if row.wanted is not Wanted.YES:
+        return None
+    if row.state is State.BLOCKED and row.reason == KEEPS_CHANGING:
+        return NextTry(row.due_at, KEEPS_CHANGING, "if it does not change before")
+    if row.state is State.STORED:
+        return _read_back(waits.ledger, row, waits.config.schedule)
+    return _upload(row, waits) if row.state is State.QUEUED else None
+
+
+def _upload(row: FileRow, waits: _Waits) -> NextTry:
+    """Return when a queued version is sent."""
+    window, hold = waits.config.upload.window, waits.holds.get(row.destfolderid)
+    due = row.due_at if hold is None else max(waits.now, row.due_at, hold.until)
+    stopped = _stopped(row, waits)
+    opens = None if window is None else window.opens(max(waits.now, due))
+    if stopped is not None:
+        return NextTry(due if opens is None else opens, *stopped, is_timed=False)
+    if opens is not None:
+        return NextTry(opens, "window", f"when upload.window opens ({on_the_wall(opens)})")
+    if hold is not None:
+        return NextTry(due, hold.reason, f"when folder {printable(row.destfolderid)} is tried again")
+    return NextTry(due)
+
+
+def _stopped(row: FileRow, waits: _Waits) -> tuple[str, str] | None:
+    """Return what stops the upload of a version, in a word and a sentence; None if it only waits for its time."""
+    if waits.brakes:
+        return "brake", f"once brake {waits.brakes[0].id} is released: assetsync status tells why it is pulled"
+    if waits.pause is not None:
+        return _answered_again(row, waits.pause)
+    doubts, folders = waits.ledger.doubts, {folder.destfolderid for folder in waits.config.folders}
+    most = MostDoubts.of(waits.config.upload.workers, len(folders))
+    # Files that were tried before have the lower limit of a folder; the rest of the limit is for newly saved files.
+    in_folder = most.waiting_in_one_folder if row.attempts else most.in_one_folder
+    if doubts.count() > most.in_all:
+        into = ""
+    elif row.destfolderid in doubts.crowded(in_folder):
+        into = f" into folder {row.destfolderid}"
+    else:
+        return None
+    return "doubts", f"once some of the uploads in doubt{into} are decided: assetsync doubt list"
+
+
+def _answered_again(row: FileRow, pause: Pause) -> tuple[str, str]:
+    known = f": {printable(pause.detail)}" if pause.detail not in (row.detail or "") else ""
+    return pause.reason, f"once the service answers as it should{known}"
+
+
+def _read_back(ledger: Ledger, row: FileRow, times: Schedule) -> NextTry | None:
+    """Return when a stored version is read back: at the next run of the index or the verify job after it is due."""
+    from assetsync.daemon.schedule import next_run  # noqa: PLC0415 - slow to load, and rarely needed
+
+    last = ledger.runs.last()
+    runs = [
+        next_run(when, last[job].at if job in last else None)
+        for job, when in (("index", times.index), ("verify", times.verify))
+    ]
+    return NextTry(max(row.due_at, min(at for at in runs if at is not None))) if any(runs) else None
