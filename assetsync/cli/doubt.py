@@ -103,7 +103,7 @@ def retry(config: SiteConfig, paths: tuple[str, ...], *, as_json: bool) -> None:
       assetsync doubt retry --config hq.yaml photos/2026
     """
     wanted = topmost(known_folders(config, paths))
-    act(config, "look", {"paths": [path.hex() for path in wanted]}).show(as_json=as_json)
+    act(config, "look", {"paths": [path.hex() for path in wanted]}, as_json=as_json)
 
 
 @command.command("resolve")
@@ -129,4 +129,4 @@ def resolve(config: SiteConfig, path: str, *, assetid: str | None, absent: bool,
     if assetid is not None:
         checked_id(assetid)
     wanted = known_path(config, path)
-    act(config, "doubt", {"path": wanted.hex(), "asset": assetid}).show(as_json=as_json)
+    act(config, "doubt", {"path": wanted.hex(), "asset": assetid}, as_json=as_json)

@@ -90,7 +90,7 @@ def settle(config: SiteConfig, paths: tuple[str, ...], *, as_json: bool) -> None
     if not paths:
         raise UsageError("drift settle needs the paths of files or folders", hint="`assetsync drift list` names them")
     tops = topmost(known_folders(config, paths))
-    act(config, "drift", {"paths": [path.hex() for path in tops]}).show(as_json=as_json)
+    act(config, "drift", {"paths": [path.hex() for path in tops]}, as_json=as_json)
 
 
 class _Fields:

@@ -7,7 +7,6 @@ to `sync.requests`.
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass
 
 from pydantic import SecretStr
 
@@ -80,45 +79,35 @@ class ServiceWhenAsked:
         return self._service
 
 
-@dataclass(frozen=True, slots=True)
-class Acted:
-    """The result of a decision: a sentence, and the number of the request if one was left for the ledger's holder."""
+def act(config: SiteConfig, verb: str, argument: dict[str, object], *, as_json: bool) -> None:
+    """Carry out a decision and print the result, a sentence.
 
-    message: str
-    request: int | None = None
-    done: bool = True
-
-    def show(self, *, as_json: bool) -> None:
-        """Print the result."""
-        if as_json:
-            # `message` is the older name of `detail`.
-            said = {"detail": self.message, "message": self.message}
-            write_json({"done": self.done, "request": self.request, **said})
-        else:
-            write(self.message)
-
-
-def act(config: SiteConfig, verb: str, argument: dict[str, object]) -> Acted:
-    """Carry out a decision, or leave it as a request for the ledger's holder and wait up to `PATIENCE` for the answer.
-
-    Raise as `sync.requests.carry_out` and `open_ledger` do, except LedgerBusy; UsageError if the holder refuses.
+    If another process holds the ledger, leave it as a request, wait up to `PATIENCE` for the answer, and print the
+    request's number too. Raise as `sync.requests.carry_out` and `open_ledger` do, except LedgerBusy; UsageError if the
+    holder refuses.
     """
     configure_logging(config.log.format, "warning")
     clock = SystemClock()
+    number: int | None = None
+    done = True
     try:
         ledger = open_ledger(config.ledger, site=config.site, create=False)
     except LedgerBusy:
         with closing(read_ledger(config.ledger, site=config.site, writable=True)) as beside:
             refuse(beside, verb, argument)
             number = beside.ask(verb, asked_of(beside, verb, argument), clock.now())
-            wait_until(lambda: beside.answered(number) is not None, clock)
-            answer = beside.answered(number)
-        if answer is None:
-            left = f"another process holds the ledger: it will do that as soon as it can (request {number})"
-            return Acted(left, number, done=False)
-        return Acted(_done(answer), number)
-    with closing(ledger), closing(ServiceWhenAsked(config)) as service:
-        return Acted(carry_out(ledger, service, clock, verb, argument))
+            answer = _answer_in_time(beside, number, lambda: True)
+        done = answer is not None
+        left = f"another process holds the ledger: it will do that as soon as it can (request {number})"
+        message = left if answer is None else _done(answer)
+    else:
+        with closing(ledger), closing(ServiceWhenAsked(config)) as service:
+            message = carry_out(ledger, service, clock, verb, argument)
+    if as_json:
+        # `message` is the older name of `detail`.
+        write_json({"done": done, "request": number, "detail": message, "message": message})
+    else:
+        write(message)
 
 
 def _done(answer: str) -> str:

@@ -31,4 +31,4 @@ def command(config: SiteConfig, brake: int | None, *, as_json: bool) -> None:
       assetsync resume --config hq.yaml 3
       assetsync resume --config hq.yaml
     """
-    act(config, "resume", {"id": brake}).show(as_json=as_json)
+    act(config, "resume", {"id": brake}, as_json=as_json)

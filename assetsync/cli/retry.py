@@ -40,4 +40,4 @@ def command(config: SiteConfig, paths: tuple[str, ...], *, send_again: bool, rea
     argument: dict[str, object] = {"paths": [path.hex() for path in wanted], "send_again": send_again}
     if reason is not None:
         argument["reason"] = reason
-    act(config, "retry", argument).show(as_json=as_json)
+    act(config, "retry", argument, as_json=as_json)
