@@ -6,10 +6,10 @@ left to the client.
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 import click
 
@@ -21,8 +21,7 @@ from assetsync.cli.show_request import show_call, with_explain
 from assetsync.config import SiteConfig
 from assetsync.errors import UsageError
 from assetsync.model import Asset, SearchRequest
-from assetsync.service.client import HttpService
-from assetsync.service.paging import PAGE, every
+from assetsync.service.paging import PAGE, Search, every
 from assetsync.service.search import Wire, custom_field, field, labels, narrowed, search_call
 from assetsync.text import printable
 
@@ -36,23 +35,7 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     return tuple((name, value) for name, _equals, value in pairs)
 
 
-_OPTIONS = (
-    click.option("--label", multiple=True, metavar="NAME", help="Has this label; A/B is label B below A."),
-    click.option(
-        "--custom-field", multiple=True, metavar="ID=VALUE", callback=_pairs, help="Has this value in the custom field."
-    ),
-    click.option("--field", multiple=True, metavar="NAME=WORDS", callback=_pairs, help="Has these words in the field."),
-)
-
-
-def with_queries(command_function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that `entry_of` reads to a command."""
-    for option in reversed(_OPTIONS):
-        command_function = option(command_function)
-    return command_function
-
-
-def entry_of(term: str | None, given: dict[str, Any]) -> str:
+def _entry_of(term: str | None, given: dict[str, Any]) -> str:
     """Remove these options from the arguments of a command, and return them and TERM as one search entry.
 
     Raise UsageError for options that cannot be used, and if there is nothing to search for.
@@ -106,7 +89,11 @@ def _with_parameters(command_function: Callable[..., Any]) -> Callable[..., Any]
 
 @click.command("search")
 @with_config
-@with_queries
+@click.option("--label", multiple=True, metavar="NAME", help="Has this label; A/B is label B below A.")
+@click.option(
+    "--custom-field", multiple=True, metavar="ID=VALUE", callback=_pairs, help="Has this value in the custom field."
+)
+@click.option("--field", multiple=True, metavar="NAME=WORDS", callback=_pairs, help="Has these words in the field.")
 @_with_parameters
 @click.option("--dbdirect", is_flag=True, help="Search the database: TERM is a file name with % and _ as in LIKE.")
 @click.option("--all-pages", is_flag=True, help="Print every asset, page by page; --maxrows is the size of a page.")
@@ -151,7 +138,7 @@ def command(
         raise UsageError("--json and --csv exclude each other")
     if all_pages and as_it_comes:
         raise UsageError("--wire and --all-pages exclude each other", hint="add --json or --csv to have it read")
-    request = SearchRequest(searchfor=entry_of(term, given), **given)
+    request = SearchRequest(searchfor=_entry_of(term, given), **given)
     if explain:
         first = replace(request, startrow=1, maxrows=request.maxrows or PAGE) if all_pages else request
         show_call(config, search_call(first, wire or "row"), as_json=as_json)
@@ -160,12 +147,20 @@ def command(
         if wire is not None and as_it_comes:
             _write_as_it_comes(service.search_raw(request, wire).body)
             return
-        asked = _InForm(service, wire or "row")
-        found = pages(asked, request) if all_pages else _one_page(asked, request)
+        columns: list[str] = []
+
+        @contextmanager
+        def search(request: SearchRequest) -> Iterator[Iterator[Asset]]:
+            with service.search(request, wire or "row") as stream:
+                # An answer without rows names its columns, too.
+                columns[:] = stream.columns
+                yield stream
+
+        found = pages(search, request) if all_pages else _one_page(search, request)
         if as_csv:
             # The columns are known once the first asset, or the end of the answer, is read.
             first_asset = next(found, None)
-            names = list(dict.fromkeys(asked.columns))
+            names = list(dict.fromkeys(columns))
             write_data(csv_line(names))
             for asset in chain([] if first_asset is None else [first_asset], found):
                 write_data(csv_line([asset.columns.get(name) for name in names]))
@@ -188,38 +183,15 @@ def _write_as_it_comes(body: bytes) -> None:
         sys.stdout.buffer.flush()
 
 
-class _InForm:
-    """A client that requests each search in one output format."""
-
-    def __init__(self, service: HttpService, wire: Wire) -> None:
-        self._service = service
-        self._wire = wire
-        self.columns: tuple[str, ...] = ()
-        """The columns of the last answer; an answer without rows names them, too."""
-
-    @contextmanager
-    def search(self, request: SearchRequest) -> Iterator[Iterator[Asset]]:
-        with self._service.search(request, self._wire) as stream:
-            self.columns = stream.columns
-            yield stream
-
-
-class _Searches(Protocol):
-    """The search operation; narrower than `model.Service`."""
-
-    def search(self, request: SearchRequest) -> AbstractContextManager[Iterator[Asset]]:
-        """Start one search."""
-
-
-def _one_page(service: _Searches, request: SearchRequest) -> Iterator[Asset]:
-    with service.search(request) as assets:
+def _one_page(search: Search, request: SearchRequest) -> Iterator[Asset]:
+    with search(request) as assets:
         yield from assets
 
 
-def pages(service: _Searches, request: SearchRequest) -> Iterator[Asset]:
+def pages(search: Search, request: SearchRequest) -> Iterator[Asset]:
     """Yield every asset of a search once; `maxrows` is the number of rows of a page."""
     seen: set[str] = set()
-    for asset in every(service.search, replace(request, maxrows=None), size=request.maxrows or PAGE):
+    for asset in every(search, replace(request, maxrows=None), size=request.maxrows or PAGE):
         if asset.id not in seen:
             seen.add(asset.id)
             yield asset

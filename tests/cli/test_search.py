@@ -146,7 +146,7 @@ class _Paged:
 @pytest.mark.parametrize("count", [0, 1, 9, 10, 11, 35])
 def test_paging_ends_in_either_startrow_mode(by_rows, count):
     service = _Paged(count, by_rows=by_rows)
-    found = [asset.id for asset in pages(service, SearchRequest("x", maxrows=10))]
+    found = [asset.id for asset in pages(service.search, SearchRequest("x", maxrows=10))]
     assert found == [f"A{number}" for number in range(count)]
     assert len(service.asked) <= count // 10 + 3
 
