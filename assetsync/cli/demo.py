@@ -9,12 +9,10 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 
 import click
-from rich.console import Console
 
-from assetsync.cli.bar import Bar
 from assetsync.cli.entry import NOT_IN_SYNC, OK
 from assetsync.cli.output import note, table, write
-from assetsync.cli.progress import Events, Silent
+from assetsync.cli.progress import on_stderr
 from assetsync.errors import UsageError
 from assetsync.ledger.rows import FileRow
 from assetsync.log import configure_logging
@@ -95,8 +93,7 @@ def _temporary() -> AbstractContextManager[str]:
 
 
 def _run(stage: Stage, *, quiet: bool) -> Report:
-    console = Console(stderr=True)
-    with Silent() if quiet else Bar(console) if console.is_terminal else Events() as progress:
+    with on_stderr(as_bar=sys.stderr.isatty(), quiet=quiet) as progress:
         configure_logging("auto", "warning", stream=sys.stderr)
         return stage.reconcile(progress)
 

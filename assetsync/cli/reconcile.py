@@ -16,7 +16,7 @@ from assetsync.cli.entry import INTERRUPTED, NO_SERVICE, NOT_IN_SYNC, OK, stoppi
 from assetsync.cli.operator import open_service
 from assetsync.cli.options import seconds, with_config, with_json
 from assetsync.cli.output import note, warn, write, write_data, write_json
-from assetsync.cli.progress import Events, Silent
+from assetsync.cli.progress import on_stderr
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, key_file, key_file_warning
 from assetsync.errors import UsageError
@@ -109,8 +109,7 @@ def command(
         service = stack.enter_context(open_service(config))
         ends.append(service.close)
         ledger = stack.enter_context(_looked_at(config) if only_look else _held(config))
-        progress = _bar() if with_bar else Silent() if quiet or only_look else Events()
-        with progress:
+        with on_stderr(as_bar=with_bar, quiet=quiet or only_look) as progress:
             # Only after the bar has started: it replaces stderr, so that log lines do not break the bar.
             configure_logging(config.log.format, level, stream=sys.stderr)
             log_uncaught()
@@ -141,14 +140,6 @@ def _code(report: Report) -> int:
     if report.trouble is not None:
         return NO_SERVICE
     return OK if report.in_sync else NOT_IN_SYNC
-
-
-def _bar() -> Silent:
-    from rich.console import Console  # noqa: PLC0415 - slow to load, and needed only on a terminal
-
-    from assetsync.cli.bar import Bar  # noqa: PLC0415
-
-    return Bar(Console(stderr=True))
 
 
 def _list(planned: Planned, *, as_json: bool) -> None:

@@ -11,8 +11,7 @@ import structlog
 from rich.console import Console
 from structlog.testing import capture_logs
 
-from assetsync.cli.bar import Bar
-from assetsync.cli.progress import Events
+from assetsync.cli.progress import Bar, Events
 from assetsync.sandbox import FaultKind, FaultRule, Operation
 
 
