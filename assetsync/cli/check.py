@@ -8,7 +8,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -16,13 +16,7 @@ import click
 from pydantic import SecretStr
 
 from assetsync.app import make_service
-from assetsync.cli.check_ledger import (
-    look_at_brakes,
-    look_at_ledger,
-    look_at_mappings,
-    look_at_other_sites,
-    look_at_user,
-)
+from assetsync.cli.check_ledger import look_at_ledger
 from assetsync.cli.check_tree import look_at_tree
 from assetsync.cli.entry import NO_SERVICE, OK, USAGE
 from assetsync.cli.finding import Finding, Level, Where
@@ -32,12 +26,9 @@ from assetsync.cli.output import coloured, write, write_json
 from assetsync.clock import ZONE_FIX, zone_warning
 from assetsync.config import KEY_VARIABLE, SiteConfig, key_file, key_file_warning, load_config, mappings
 from assetsync.core.notices import trial_notice
-from assetsync.errors import (
-    BadAnswer,
-    ConfigError,
-    ServiceError,
-)
+from assetsync.errors import BadAnswer, ConfigError, ServiceError
 from assetsync.ledger.database import holder_of
+from assetsync.ledger.folders import Hold
 from assetsync.ledger.ledger_files import real
 from assetsync.log import redact
 from assetsync.notify.channel import Undelivered
@@ -120,14 +111,11 @@ def look(path: Path, config: SiteConfig) -> Iterator[Finding]:
     key, said = _key(config)
     yield from said
     yield from look_at_tree(config)
-    yield look_at_ledger(config)
-    yield from look_at_user(config)
-    yield from look_at_mappings(config)
-    yield from look_at_other_sites(config)
-    yield from look_at_brakes(config)
+    said, held = look_at_ledger(config)
+    yield from said
     yield from look_at_page(config)
     if key is not None:
-        yield from _service(config, key)
+        yield from _service(config, key, held)
 
 
 def _key(config: SiteConfig) -> tuple[SecretStr | None, list[Finding]]:
@@ -151,13 +139,17 @@ def _key(config: SiteConfig) -> tuple[SecretStr | None, list[Finding]]:
     return key, [Finding("key", Level.OK, f"{file} holds a key and only its owner can read it")]
 
 
-def _service(config: SiteConfig, key: SecretStr) -> Iterator[Finding]:
+def _service(config: SiteConfig, key: SecretStr, held: Mapping[str, Hold]) -> Iterator[Finding]:
     """Search each mapped folder for a name that no asset has: the database answers fast, and the answer is short."""
     try:
         with closing(make_service(config, key)) as service:
             for folder in dict.fromkeys(mapping.destfolderid for mapping in mappings(config)):
                 probe(service, folder)
-                # None of the three operations of the interface lists the folders.
+                # None of the three operations of the interface lists the folders, and one that does not exist is
+                # searched without an error: only uploads show it.
+                if folder in held:
+                    yield Finding("service", Level.WARNING, f"folder {folder}: {held[folder].detail}")
+                    continue
                 answers = f"{config.service.base_url} answers a search in folder {folder}"
                 yield Finding("service", Level.OK, f"{answers}; the first upload shows whether the folder exists")
     except ConfigError as error:

@@ -4,6 +4,7 @@ Nothing is changed. Printing is left to `check`.
 """
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -15,13 +16,10 @@ from assetsync.cli.finding import Finding, Level, of_error
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
 from assetsync.core.brakes import released_by
-from assetsync.errors import (
-    LedgerDenied,
-    LedgerError,
-    LedgerMissing,
-)
+from assetsync.errors import LedgerDenied, LedgerError, LedgerMissing
 from assetsync.ledger.database import holder_of
-from assetsync.ledger.ledger import read_ledger
+from assetsync.ledger.folders import Hold
+from assetsync.ledger.ledger import Ledger, read_ledger
 from assetsync.ledger.ledger_files import real
 from assetsync.ledger.ledger_metadata import ROOT, SERVICE
 from assetsync.ledger.site_claims import AGREED, CLAIM, agreed_ledgers, neighbours, read_claim
@@ -32,25 +30,42 @@ from assetsync.text import amount, files, printable, user_name
 _ROOM = 64 * 1024 * 1024
 
 
-def look_at_ledger(config: SiteConfig) -> Finding:
-    """Return whether the ledger exists, belongs to this site, tree and service, and has disk space."""
-    path = config.ledger
+def look_at_ledger(config: SiteConfig) -> tuple[list[Finding], dict[str, Hold]]:
+    """Return the findings about the ledger and the sites beside it, and the folders of the service that are held."""
     try:
-        with closing(read_ledger(path, site=config.site)) as ledger:
-            known, root, service = ledger.intake.size(), ledger.reports.fact(ROOT), ledger.reports.fact(SERVICE)
-    except LedgerMissing:
-        if not path.parent.is_dir():
-            return Finding("ledger", Level.ERROR, f"the folder {path.parent} is not there", f"mkdir -p {path.parent}")
-        return _no_room(path) or Finding("ledger", Level.OK, f"no ledger yet; the first run creates {path}")
-    except LedgerDenied as error:
-        return Finding("ledger", Level.ERROR, error.message, _as_owner(config, error.owner))
+        with closing(read_ledger(config.ledger, site=config.site)) as ledger:
+            found = [
+                _state(config, ledger),
+                *_user(config),
+                *_mappings(config, ledger),
+                *_other_sites(config, ledger),
+                *_brakes(ledger),
+            ]
+            return found, ledger.reports.holds(time.time())
     except LedgerError as error:
+        return [_unopened(config, error), *_user(config), *_other_sites(config, None)], {}
+
+
+def _unopened(config: SiteConfig, error: LedgerError) -> Finding:
+    """Return the finding about a ledger that cannot be read, or is not there yet."""
+    path = config.ledger
+    if isinstance(error, LedgerDenied):
+        return Finding("ledger", Level.ERROR, error.message, _as_owner(config, error.owner))
+    if not isinstance(error, LedgerMissing):
         return of_error("ledger", error)
+    if not path.parent.is_dir():
+        return Finding("ledger", Level.ERROR, f"the folder {path.parent} is not there", f"mkdir -p {path.parent}")
+    return _no_room(path) or Finding("ledger", Level.OK, f"no ledger yet; the first run creates {path}")
+
+
+def _state(config: SiteConfig, ledger: Ledger) -> Finding:
+    """Return whether the ledger belongs to this tree and service, and has disk space."""
+    path = config.ledger
+    known, root, service = ledger.intake.size(), ledger.reports.fact(ROOT), ledger.reports.fact(SERVICE)
     short = _no_room(path)
     if short is not None:
         return short
-    tree = make_tree(config)
-    if known and root not in (None, str(config.root)) and not tree.is_at(root.encode()):
+    if known and root not in (None, str(config.root)) and not make_tree(config).is_at(root.encode()):
         message = f"{path} was filled from the root {root}, and `root` is {config.root} now"
         fix = "correct `root`; or, if the same tree has moved, let a run pull the brake, then assetsync resume"
         return Finding("ledger", Level.WARNING, message, fix)
@@ -65,14 +80,14 @@ def look_at_ledger(config: SiteConfig) -> Finding:
     return Finding("ledger", Level.OK, f"{path} knows {files(known)}{sends}")
 
 
-def look_at_user(config: SiteConfig) -> Iterator[Finding]:
+def _user(config: SiteConfig) -> Iterator[Finding]:
     """Warn if this user does not own the ledger: the owner may not be able to read what this user can read."""
     user = os.geteuid()
     try:
         # A ledger that root creates belongs to the owner of its folder.
         owner = (config.ledger.parent if user == 0 and not config.ledger.exists() else config.ledger).stat().st_uid
     except OSError:
-        # There is no ledger yet, or `look_at_ledger` has reported the error.
+        # There is no ledger yet, or its error is reported.
         return
     if owner != user:
         message = (
@@ -88,16 +103,11 @@ def _as_owner(config: SiteConfig, owner: int) -> str:
     return f"run it as its user: {run_as(owner, ['check', *named_in])}"
 
 
-def look_at_mappings(config: SiteConfig) -> Iterator[Finding]:
+def _mappings(config: SiteConfig, ledger: Ledger) -> Iterator[Finding]:
     """Warn of mappings whose destination folder is not the one that their files were sent to."""
-    try:
-        with closing(read_ledger(config.ledger, site=config.site)) as ledger:
-            before = {mapping: folder for mapping in mappings(config) if (folder := pointed_to(ledger, mapping))}
-            brake_control = BrakeControl(ledger, SystemClock())
-            agreed = {mapping for mapping in before if brake_control.allowed("destfolderid", subject_of(mapping), 1)}
-    except LedgerError:
-        # There is no ledger yet, or `look_at_ledger` has reported the error.
-        return
+    before = {mapping: folder for mapping in mappings(config) if (folder := pointed_to(ledger, mapping))}
+    brake_control = BrakeControl(ledger, SystemClock())
+    agreed = {mapping for mapping in before if brake_control.allowed("destfolderid", subject_of(mapping), 1)}
     for mapping, folder in before.items():
         named = printable(mapping.path) or "."
         message = f"the mapping {named} pointed to folder {folder} of the service and points to {mapping.destfolderid}"
@@ -108,17 +118,11 @@ def look_at_mappings(config: SiteConfig) -> Iterator[Finding]:
         yield Finding("folders", Level.WARNING, message, fix)
 
 
-def look_at_other_sites(config: SiteConfig) -> Iterator[Finding]:
+def _other_sites(config: SiteConfig, ledger: Ledger | None) -> Iterator[Finding]:
     """Warn of sites that have their ledgers beside this one and send to the same folders of the service."""
     claim = placed(claim_of(config))
-    agreed: tuple[str, ...] = ()
-    try:
-        with closing(read_ledger(config.ledger, site=config.site)) as ledger:
-            own = read_claim(ledger.reports.fact(CLAIM))
-            agreed = agreed_ledgers(ledger.reports.fact(AGREED))
-    except LedgerError:
-        # There is no ledger yet, or `look_at_ledger` has reported the error.
-        own = None
+    own = None if ledger is None else read_claim(ledger.reports.fact(CLAIM))
+    agreed = () if ledger is None else agreed_ledgers(ledger.reports.fact(AGREED))
     claim = replace(claim, ledger="" if own is None else own.ledger)
     beside = list(neighbours(config.ledger))
     duplicate_sites = {twin.subject: twin for twin in twins_of(claim, beside)}
@@ -140,15 +144,9 @@ def look_at_other_sites(config: SiteConfig) -> Iterator[Finding]:
             yield Finding("folders", Level.WARNING, message, fix)
 
 
-def look_at_brakes(config: SiteConfig) -> Iterator[Finding]:
+def _brakes(ledger: Ledger) -> Iterator[Finding]:
     """Warn of brakes that wait for a person."""
-    try:
-        with closing(read_ledger(config.ledger, site=config.site)) as ledger:
-            pulled = ledger.reports.brakes()
-    except LedgerError:
-        # There is no ledger yet, or `look_at_ledger` has reported the error.
-        return
-    for brake in pulled:
+    for brake in ledger.reports.brakes():
         fix = f"{released_by(brake.kind)}: assetsync resume {brake.id}"
         yield Finding("brake", Level.WARNING, f"nothing is sent: {brake.detail}", fix)
 

@@ -45,6 +45,16 @@ def test_answered_search_proves_no_folder(site):
     assert said.endswith("answers a search in folder NONE; the first upload shows whether the folder exists")
 
 
+def test_held_folder_is_a_warning(site):
+    site.config.write_text(site.config.read_text().replace(PHOTOS, "F" * 32))
+    site.write("a.jpg")
+    site.run("reconcile", "--wait", "0s")
+    result = site.run("check", "--json")
+    (said,) = [finding for finding in result.only["findings"] if finding["what"] == "service"]
+    assert (result.code, said["level"], "destfolderid" in said["message"]) == (0, "warning", True)
+    assert f"folder {'F' * 32}: " in said["message"]
+
+
 def test_changes_nothing(site):
     site.write("a.jpg")
     before = site.left_behind()
