@@ -4,17 +4,16 @@ click writes the script; one condition of its script for zsh is replaced.
 """
 
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
 from assetsync.cli.output import write
 from assetsync.cli.root import root
-from assetsync.errors import UsageError
 
-SHELLS = ("bash", "zsh", "fish")
+_SHELLS = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 
 
 @click.command("completion")
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.argument("shell", type=click.Choice(_SHELLS))
 def command(shell: str) -> None:
     """Print the completion script for a shell.
 
@@ -24,9 +23,6 @@ def command(shell: str) -> None:
       assetsync completion zsh > /usr/local/share/zsh/site-functions/_assetsync
       assetsync completion fish > ~/.config/fish/completions/assetsync.fish
     """
-    made = get_completion_class(shell)
-    if made is None:
-        raise UsageError(f"click has no completion for {shell}", hint=f"take one of {', '.join(SHELLS)}")
-    script = made(root, {}, "assetsync", "_ASSETSYNC_COMPLETE").source()
+    script = _SHELLS[shell](root, {}, "assetsync", "_ASSETSYNC_COMPLETE").source()
     # zsh names a file of functions only at its first call; with click's condition the second TAB completes nothing.
     write(script.replace("$zsh_eval_context[-1] == loadautofunc", "$funcstack[1] == _assetsync"))

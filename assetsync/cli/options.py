@@ -133,27 +133,31 @@ def seconds(_ctx: click.Context, _param: click.Parameter, value: str) -> float:
         raise click.BadParameter("write a number and its unit, such as 0s, 200ms, 30s, 5m or 1h") from error
 
 
-def site_path(config: SiteConfig, given: str) -> bytes:
-    """Return a path of the command line relative to the root; raise UsageError for a path outside the root.
+def _relative(config: SiteConfig, given: str, *, folders: bool) -> bytes:
+    """Return a path of the command line relative to the root, and with `folders` b"" for the root itself.
 
     An absolute path under which the ledger records an upload by hand is returned as it is recorded, even below the
-    root: a relative path names the file of the tree.
+    root: a relative path names the file of the tree. Raise UsageError for a path outside the root.
     """
-    path = os.fsencode(given)
-    root = bytes(config.root)
+    path, root = os.fsencode(given), bytes(config.root)
     if path.startswith(b"/"):
         recorded = _recorded_by_hand(config, path)
         if recorded is not None:
             return recorded
-        path = _below(os.path.normpath(path), root) or _below(_resolved(path), os.path.realpath(root)) or b""
-    elif path:
+        # Resolve only the folder: links may lead to the root, but the file itself may be a link.
+        folder, name = os.path.split(path)
+        resolved = os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - names are bytes here
+        real = os.path.realpath(root)
+        is_root = os.path.realpath(path) == real
+        path = _below(os.path.normpath(path), root) or _below(resolved, real) or (b"." if is_root else b"..")
+    else:
         path = os.path.normpath(path)
-    if path in {b"", b".", b".."} or path.startswith(b"../"):
+    if path == b".." or path.startswith(b"../") or (path == b"." and not folders):
         raise UsageError(
             f"{printable(given)!r} names no file below the root {printable(root)}",
             hint="give a path relative to the root, or an absolute one",
         )
-    return path
+    return b"" if path == b"." else path
 
 
 def _recorded_by_hand(config: SiteConfig, given: bytes) -> bytes | None:
@@ -170,28 +174,17 @@ def _recorded_by_hand(config: SiteConfig, given: bytes) -> bytes | None:
 
 
 def known_path(config: SiteConfig, given: str) -> bytes:
-    """Return a path as `site_path` does, and also accept a path as `files`, the page and the log print it.
+    """Return the path of a file, relative to the root or as an upload by hand is recorded.
 
-    A name that is not UTF-8 or holds control characters cannot be typed: the ledger is searched for a path that prints
-    so. Raise UsageError if several paths print alike.
+    A name that is not UTF-8 or holds control characters cannot be typed: a path as `files`, the page and the log print
+    it is accepted, too. Raise UsageError for a path outside the root, and if several paths print alike.
     """
-    return _known(config, [site_path(config, given)], folders=False)[0]
+    return _known(config, [_relative(config, given, folders=False)], folders=False)[0]
 
 
 def known_folders(config: SiteConfig, given: Iterable[str]) -> list[bytes]:
     """Return paths of files or folders as `known_path` does, and b"" for the root itself."""
-    return _known(config, [_site_folder(config, path) for path in given], folders=True)
-
-
-def _site_folder(config: SiteConfig, given: str) -> bytes:
-    if os.path.normpath(given) in {".", os.path.normpath(config.root)}:
-        return b""
-    try:
-        return site_path(config, given)
-    except UsageError:
-        if given.startswith("/") and os.path.realpath(given) == os.path.realpath(config.root):
-            return b""
-        raise
+    return _known(config, [_relative(config, path, folders=True) for path in given], folders=True)
 
 
 def _known(config: SiteConfig, wanted: list[bytes], *, folders: bool) -> list[bytes]:
@@ -234,9 +227,3 @@ def topmost(paths: Iterable[bytes]) -> list[bytes]:
 def _below(path: bytes, root: bytes) -> bytes | None:
     prefix = root.rstrip(b"/") + b"/"
     return path.removeprefix(prefix) if path.startswith(prefix) else None
-
-
-def _resolved(path: bytes) -> bytes:
-    """Resolve only the folder of a path: links may lead to the root, but the file itself may be a link."""
-    folder, name = os.path.split(path)
-    return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - names are bytes here
