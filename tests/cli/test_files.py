@@ -14,11 +14,12 @@ from assetsync.cli import options
 from assetsync.cli.files import FILE_KEYS
 from assetsync.cli.output import csv_cell
 from assetsync.errors import FileUnreadable
+from assetsync.ledger.runs import Pause
 from assetsync.sandbox import FaultKind, FaultRule, Operation
 from assetsync.text import decoded, printable
 from assetsync.tree.safe_open import Tree
 
-from .conftest import PAPERS
+from .conftest import PAPERS, Holder
 
 PHOTOS = "A6CE649FAA5F434EB513CA15656AB5AA"
 KEYS = ["path", "state", "assetid", "destfolderid", "size", "md5", "error", "attempts", "uploaded_at", "verified_at"]
@@ -440,6 +441,28 @@ class TestExplain:
         (version,) = site.run("explain", "--json", "photos/a.jpg").only["versions"]
         assert [attempt["result"] for attempt in version["history"]] == ["resolved", "accepted"]
         assert version["next_try"] is None
+
+    def test_due_doubt_waits_while_sending_is_paused(self, site):
+        site.write("a.jpg")
+        site.sandbox.set_faults(FaultRule(kind=FaultKind.STATUS, operation=Operation.UPLOAD))
+        site.run("reconcile", "--wait", "0s")
+        with Holder(site) as holder:
+            site.run("doubt retry")
+            holder.ledger.runs.note_pause(Pause(holder.ledger.start_no, 0.0, "no_answer", "it hangs"))
+            shown = site.run("explain", "photos/a.jpg").out
+            (version,) = site.run("explain", "--json", "photos/a.jpg").only["versions"]
+        assert "next try: once the service answers as it should: it hangs\n" in shown
+        assert version["next_try_reason"] == "no_answer"
+
+    def test_reason_of_held_folder_is_told_once(self, site):
+        site.configure(more="upload: {workers: 1}")
+        site.config.write_text(site.config.read_text().replace(PHOTOS, "F" * 32))
+        site.write("a.jpg")
+        site.write("b.jpg", b"another")
+        site.run("reconcile", "--wait", "0s")
+        (queued,) = (path for path, state in site.files().items() if state == "queued")
+        detail = site.run("explain", "--json", queued).only["hold"]["detail"]
+        assert site.run("explain", queued).out.count(detail) == 1
 
     def test_unsent_upload_is_reported_as_unsent(self, site):
         site.write("first.jpg", b"before the outage")
