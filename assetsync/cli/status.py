@@ -9,11 +9,9 @@ import re
 import signal
 import sys
 import time
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from contextlib import closing
-from itertools import accumulate
-from typing import Any, NamedTuple
+from contextlib import ExitStack, closing, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -39,13 +37,15 @@ from assetsync.status.sentences import (
     waiting,
 )
 from assetsync.status.standing import Level, Standing, stand
-from assetsync.text import columns, moment
+from assetsync.text import moment, runnable
+
+if TYPE_CHECKING:
+    from rich.console import ConsoleDimensions
+    from rich.live import Live
+    from rich.text import Text
 
 _EVERY = 2.0
 _NARROWEST = 2  # lines; too few for a line that says that something is left out
-# Switch to the alternate screen, so that the old contents of the terminal are back afterwards; home; clear.
-_OTHER_SCREEN, _OWN_SCREEN = "\x1b[?1049h", "\x1b[?1049l"
-_HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 @click.command("status")
@@ -140,18 +140,17 @@ def _painted(look: _Look, lines: Iterable[str]) -> Iterator[str]:
 
 def _watch(config: SiteConfig, *, as_json: bool) -> None:
     """Print the state every `_EVERY` seconds until SIGINT or SIGTERM, which are the regular end."""
-    on_terminal = sys.stdout.isatty() and not as_json
     look = _look(config)
     # Without a handler SIGTERM would leave the terminal on the alternate screen.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        if on_terminal:
-            click.echo(_OTHER_SCREEN, nl=False)
+    with suppress(KeyboardInterrupt), ExitStack() as stack:
+        on_terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not as_json
+        screen = stack.enter_context(_screen()) if on_terminal else None
         while True:
             if as_json:
                 write_json(_object(look))
-            elif on_terminal:
-                _redraw(look)
+            elif screen is not None:
+                screen.update(_fitted(look, screen.console.size), refresh=True)
             else:
                 write(f"{moment(look.standing.at)}")
                 for line in _lines(look):
@@ -160,32 +159,25 @@ def _watch(config: SiteConfig, *, as_json: bool) -> None:
             sys.stdout.flush()
             time.sleep(_EVERY)
             look = _look(config)
-    except KeyboardInterrupt:
-        return
-    finally:
-        if on_terminal:
-            click.echo(_OWN_SCREEN, nl=False)
-            write(f"{look.standing.site}: {verdict(look.standing)}")
+    if screen is not None:
+        write(f"{look.standing.site}: {verdict(look.standing)}")
 
 
-def _redraw(look: _Look) -> None:
-    """Draw the screen over the previous one; lines that do not fit are replaced by a line that says so."""
-    size = os.get_terminal_size(sys.stdout.fileno())
-    # A terminal that does not know its size, such as a serial line, reports 0.
-    width, room = size.columns or 80, (size.lines or 24) - 1
+def _screen() -> "Live":
+    """Return the other screen of the terminal; the old contents are back when it is left."""
+    from rich.console import Console  # noqa: PLC0415 - slow to load, and needed only here
+    from rich.live import Live  # noqa: PLC0415
+
+    return Live(console=Console(), screen=True, auto_refresh=False)
+
+
+def _fitted(look: _Look, size: "ConsoleDimensions") -> "Text":
+    """Return the lines cut to the screen; if some do not fit below each other, a line says so."""
+    from rich.text import Text  # noqa: PLC0415 - as above
+
     lines = [*_lines(look), "", f"{moment(look.standing.at)}, again every {_EVERY:.0f} s; Ctrl-C ends it"]
-    if len(lines) > room:
-        more = [*lines[: room - 2], "… and more: assetsync status without --watch", lines[-1]]
-        lines = more if room > _NARROWEST else lines[: max(1, room)]
-    click.echo(_HOME, nl=False)
-    for line in _painted(look, [_cut(line, width - 1) for line in lines]):
-        write(line + _CLEAR_LINE)
-    click.echo(_CLEAR_BELOW, nl=False)
-
-
-def _cut(line: str, most: int) -> str:
-    """Cut a line to `most` columns."""
-    taken = list(accumulate(map(columns, line)))
-    if not taken or taken[-1] <= most:
-        return line
-    return line[: bisect_right(taken, most - 1)] + "…"
+    if len(lines) > size.height:
+        more = [*lines[: size.height - 2], "… and more: assetsync status without --watch", lines[-1]]
+        lines = more if size.height > _NARROWEST else lines[: size.height]
+    painted = [Text.from_ansi(runnable(line)) for line in _painted(look, lines)]
+    return Text("\n", no_wrap=True, overflow="ellipsis").join(painted)

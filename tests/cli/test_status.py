@@ -1,4 +1,5 @@
 import contextlib
+import io
 import json
 import os
 import pty
@@ -12,8 +13,10 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from rich.console import Console
+from rich.segment import Segment
 
-from assetsync.cli.status import _cut, _look, _redraw
+from assetsync.cli.status import _fitted, _look
 from assetsync.config import load_config
 from assetsync.ledger.ledger import open_ledger
 from assetsync.sandbox import FaultKind, FaultRule, Operation
@@ -289,10 +292,11 @@ def test_watching_restores_the_terminal(site, ending):
     os.close(main)
     assert process.wait(20) == 0
     screen = shown.partition(b"\x1b[?1049h")[2].partition(b"\x1b[?1049l")
-    lines = screen[0].removeprefix(b"\x1b[H").partition(b"\x1b[J")[0].decode().split("\r\n")
+    # What is drawn from the first line down, up to the next time or the end.
+    lines = re.split(r"\x1b\[(?:H|\?25h)", screen[0].decode().partition("\x1b[?25l\x1b[H")[2])[0].split("\r\n")
     assert len(lines) <= 20
-    assert all(len(line.removesuffix("\x1b[K")) < 60 for line in lines)
-    assert "\x1b" not in "".join(line.removesuffix("\x1b[K") for line in lines)
+    assert all(len(line) <= 60 for line in lines)
+    assert "\x1b" not in "".join(lines)
     assert screen[2].decode().strip() == "hq: Action needed: 30 blocked."
 
 
@@ -308,35 +312,15 @@ def test_status_loads_no_page_or_upload_code(site):
     assert done.stdout.splitlines()[-1] == ""
 
 
-@pytest.mark.parametrize(
-    ("line", "most", "shown"),
-    [
-        ("", 5, ""),
-        ("abcde", 5, "abcde"),
-        ("abcdef", 5, "abcd…"),
-        ("漢字漢", 6, "漢字漢"),
-        ("漢字漢字", 6, "漢字…"),
-        ("a漢字漢字", 6, "a漢字…"),
-        ("e\u0301e\u0301", 2, "e\u0301e\u0301"),
-        ("abc", 0, "…"),
-    ],
-)
-def test_line_is_cut_by_display_columns(line, most, shown):
-    assert _cut(line, most) == shown
-
-
-@pytest.mark.parametrize(("size", "count"), [((0, 0), 23), ((3, 40), 2), ((1, 1), 1)])
-def test_watching_fits_any_terminal_size(site, monkeypatch, capsys, size, count):
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 3), (1, 1)])
+def test_watching_fits_any_terminal_size(site, width, height):
     for number in range(30):
-        site.write(f"{number:02}/a.jpg", b"")
+        site.write(f"{number:02}/漢字漢字.jpg", b"")
     site.run("reconcile")
-    config = load_config(site.config, {})
-    monkeypatch.setattr("os.get_terminal_size", lambda _fd: os.terminal_size(reversed(size)))
-    monkeypatch.setattr("sys.stdout.fileno", lambda: 1)
-    _redraw(_look(config))
-    lines = capsys.readouterr().out.removeprefix("\x1b[H").partition("\x1b[J")[0].splitlines()
-    assert len(lines) == count
-    assert all(len(line.removesuffix("\x1b[K")) < (size[1] or 80) or line.startswith("…") for line in lines)
+    console = Console(file=io.StringIO(), force_terminal=True, width=width, height=height)
+    lines = console.render_lines(_fitted(_look(load_config(site.config, {})), console.size), pad=False)
+    assert len(lines) == height
+    assert all(Segment.get_line_length(line) <= width for line in lines)
 
 
 def test_unreadable_lock_hides_nothing_else(site):
