@@ -10,6 +10,7 @@ import sys
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from itertools import chain
 from typing import NamedTuple
 
 import click
@@ -136,21 +137,16 @@ class Compared:
         return f"BRAKED: assetsync resume {brake}"
 
     def _counted(self, counts: Counter[str]) -> Iterator[Finding]:
-        """Yield the differences, and count each by its word when it is yielded."""
-        for finding in self._listed():
+        """Yield the differences, then the assets missed by audits that a brake stopped; count each by its word."""
+        unmet = (row for folder in self.folders for row in self._unmet(folder))
+        missed = (Finding.of(row, _UNMET, "not met, and not concluded") for row in unmet)
+        for finding in chain(self._ledger.reports.findings(), missed):
             counts[finding.why] += 1
             yield finding
 
     def _is_fine(self, counts: Counter[str]) -> bool:
         audited = all(said is not None and not said["braked"] for said in self.folders.values())
         return audited and not counts.total() and not self._queued_again(counts)
-
-    def _listed(self) -> Iterator[Finding]:
-        """Yield the differences, then the assets missed by audits that a brake stopped, without a conclusion."""
-        yield from self._ledger.reports.findings()
-        for folder in self.folders:
-            for row in self._unmet(folder):
-                yield Finding.of(row, _UNMET, "not met, and not concluded")
 
     def _unmet(self, folder: str) -> Iterator[FileRow]:
         said = self.folders[folder]

@@ -12,12 +12,7 @@ from assetsync.cli.finding import NAMED, Finding, Level, of_error
 from assetsync.config import SiteConfig
 from assetsync.core.mapping import IgnoreRules, Mappings
 from assetsync.core.metadata import FOLDER_SIDECAR, MAX_BYTES, SUFFIX, parse_sidecar
-from assetsync.errors import (
-    FileUnreadable,
-    NotRegular,
-    RootMissing,
-    SidecarError,
-)
+from assetsync.errors import FileUnreadable, NotRegular, RootMissing, SidecarError
 from assetsync.model import Mapping
 from assetsync.text import amount, files, plural, printable
 from assetsync.tree.filesystem import network_mounts

@@ -10,7 +10,7 @@ import click
 
 from assetsync.cli.operator import act
 from assetsync.cli.options import known_folders, known_path, topmost, with_config, with_json, with_limit
-from assetsync.cli.output import first_of, write, write_json, write_parts
+from assetsync.cli.output import first_of, write_json, write_parts
 from assetsync.config import SiteConfig
 from assetsync.errors import UsageError
 from assetsync.ledger.ledger import Ledger, read_ledger
@@ -45,9 +45,7 @@ def list_doubts(config: SiteConfig, *, limit: int, as_json: bool) -> None:
       assetsync doubt list --config hq.yaml --json
     """
     with closing(read_ledger(config.ledger, site=config.site)) as ledger:
-        none = True
-        for row, attempt in first_of(_doubts(ledger), 0 if as_json else limit):
-            none = False
+        for row, attempt in first_of(_doubts(ledger), limit, as_json=as_json, empty="nothing is in doubt"):
             if as_json:
                 write_json(_as_object(row, attempt))
                 continue
@@ -63,8 +61,6 @@ def list_doubts(config: SiteConfig, *, limit: int, as_json: bool) -> None:
                     f"{plural(attempt.looks, 'look-up')} since",
                     between=" ",
                 )
-        if none and not as_json:
-            write("nothing is in doubt")
 
 
 def _doubts(ledger: Ledger) -> Iterator[tuple[FileRow, AttemptRow | None]]:

@@ -10,7 +10,7 @@ import click
 from assetsync.app import make_tree
 from assetsync.cli.operator import act
 from assetsync.cli.options import known_folders, topmost, with_config, with_json, with_limit
-from assetsync.cli.output import first_of, write, write_data, write_json, write_parts
+from assetsync.cli.output import first_of, write_data, write_json, write_parts
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
 from assetsync.core.mapping import Mappings
@@ -53,11 +53,9 @@ def list_drift(config: SiteConfig, paths: tuple[str, ...], *, limit: int, as_jso
     """
     fields = _Fields(config)
     with closing(read_ledger(config.ledger, site=config.site)) as ledger:
-        none = True
         tops = topmost(known_folders(config, paths)) or [b""]
         rows = (row for path in tops for row in ledger.metadata_drift.told(path))
-        for row in first_of(rows, 0 if as_json else limit):
-            none = False
+        for row in first_of(rows, limit, as_json=as_json, empty="nothing has drifted"):
             told = fields.of(row)
             if as_json:
                 finding = Finding.of(row, reason_of(row), row.drift)
@@ -68,8 +66,6 @@ def list_drift(config: SiteConfig, paths: tuple[str, ...], *, limit: int, as_jso
             write_parts(f"    asset {row.assetid or '-'}", f"in folder {folder}", between=" ")
             for name, value in (told or {}).items():
                 write_data(f"    {printable(name)} = {printable(value)}")
-        if none and not as_json:
-            write("nothing has drifted")
 
 
 @command.command("settle")

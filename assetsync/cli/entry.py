@@ -115,7 +115,8 @@ def _failed(error: AssetsyncError, arguments: Sequence[str]) -> int:
     if isinstance(error, LedgerDenied) and not ACTIVE.search("".join(arguments)):
         # A line break, or a name that is shown with escapes, would make another command of it.
         error.hint = f"run it as its user: {_as_owner(error.owner, arguments)}"
-    tell(error)
+    for sentence in error.mistakes if isinstance(error, ConfigError) else (str(error),):
+        complain(sentence)
     if isinstance(error, OutputError):
         _give_up_output()
     return exit_code(error)
@@ -132,12 +133,6 @@ def _is_of_click(error: Exception) -> bool:
 def _give_up_output() -> None:
     """Redirect stdout to /dev/null, so that the interpreter does not try to write the rest at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def tell(error: AssetsyncError) -> None:
-    """Write the sentences of an error to stderr, one a line."""
-    for sentence in error.mistakes if isinstance(error, ConfigError) else (str(error),):
-        complain(sentence)
 
 
 def exit_code(error: AssetsyncError) -> int:

@@ -3,14 +3,13 @@
 Their contents are left to the files themselves; only the path of the program is replaced.
 """
 
-import os
 from pathlib import Path
 
 import click
 
 import assetsync
 from assetsync.cli.entry import program
-from assetsync.cli.output import note, write
+from assetsync.cli.output import note, write, write_file
 from assetsync.errors import UsageError
 from assetsync.text import printable
 
@@ -62,16 +61,9 @@ def units(folder: Path, *, force: bool) -> None:
     for name in _UNITS:
         text = shared(f"systemd/{name}").read_text("utf-8")
         target = folder / name
-        new = target.with_name(f".{name}.new")
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            # Create a new file, and never write through an existing one: other users may write to the folder, and
-            # this process may be root.
-            new.unlink(missing_ok=True)
-            with new.open("x", encoding="utf-8") as file:
-                file.write(text.replace(_PROGRAM, str(program())))
-                os.fchmod(file.fileno(), 0o644)
-            new.replace(target)
+            write_file(target, text.replace(_PROGRAM, str(program())), 0o644, force=True)
         except OSError as error:
             raise UsageError(f"{target} cannot be written: {error.strerror}", hint="run it as root") from error
         write(str(target))

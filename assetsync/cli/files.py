@@ -128,7 +128,7 @@ def command(
         none = True
         rows = chosen(ledger, config, paths, wanted, history=history or wanted in _REST)
         rows = (row for row in rows if reason is None or row.reason == reason)
-        for row in first_of(rows, 0 if as_json else limit):
+        for row in first_of(rows, limit, as_json=as_json):
             none = False
             if as_json:
                 write_json(as_object(row, holds))

@@ -6,7 +6,6 @@ Values are quoted, files appear whole, and nothing is overwritten unasked. Check
 import os
 import shlex
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
@@ -21,7 +20,7 @@ from assetsync.app import make_service
 from assetsync.cli import options
 from assetsync.cli.check import command as check
 from assetsync.cli.entry import OK
-from assetsync.cli.output import note, warn, write
+from assetsync.cli.output import note, warn, write, write_file
 from assetsync.config import KEY_VARIABLE, SiteConfig, parse_config
 from assetsync.config.document.fields import Unusable
 from assetsync.config.key import checked_key, keep_from_dumps, read_key_file
@@ -70,30 +69,6 @@ folders:
 def _quoted(value: str) -> str:
     # One line, whatever its length: a folded value would lose its indentation.
     return yaml.safe_dump(value, default_style='"', allow_unicode=True, width=float("inf")).rstrip("\n")
-
-
-def write_file(path: Path, text: str, mode: int, *, force: bool) -> None:
-    """Write the file in one step; raise FileExistsError if the path is taken, unless `force` replaces it."""
-    fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
-    try:
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            os.fchmod(fd, mode)
-            file.write(text)
-            file.flush()
-            os.fsync(fd)
-        if force:
-            temporary.replace(path)
-        else:
-            # A link fails where a rename would replace a file that appeared meanwhile.
-            path.hardlink_to(temporary)
-    finally:
-        temporary.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def write_site(path: Path, text: str, key: SecretStr, *, force: bool) -> None:

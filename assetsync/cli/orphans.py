@@ -7,7 +7,7 @@ import click
 
 from assetsync.cli.files import named
 from assetsync.cli.options import with_config, with_json, with_limit
-from assetsync.cli.output import first_of, write, write_json, write_parts
+from assetsync.cli.output import first_of, write_json, write_parts
 from assetsync.config import SiteConfig
 from assetsync.ledger.reports import view_ledger
 from assetsync.text import moment, span
@@ -34,15 +34,12 @@ def command(config: SiteConfig, *, recent: bool, limit: int, as_json: bool) -> N
       assetsync orphans --config hq.yaml --json | jq -r 'select(.reason == "damaged") | .assetid'
     """
     with closing(view_ledger(config.ledger, site=config.site)) as ledger:
-        none, now = True, time.time()
+        now = time.time()
         orphans = ledger.reports.orphans(now if recent else now - _GONE_FOR)
-        for orphan in first_of(orphans, 0 if as_json else limit):
-            none = False
+        for orphan in first_of(orphans, limit, as_json=as_json, empty="no orphans"):
             if as_json:
                 more = {"why": orphan.why, "name": orphan.name, "since": moment(orphan.since)}
                 write_json(orphan.as_object() | more)
             else:
                 age = f", {span(now - orphan.since)} ago" if recent and orphan.since is not None else ""
                 write_parts(f"{orphan.why:<9}  {orphan.assetid:<32}", f"{named(orphan.path, orphan.name)}{age}")
-        if none and not as_json:
-            write("no orphans")

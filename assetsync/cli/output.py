@@ -1,4 +1,4 @@
-"""Write values and texts: JSON lines, times, plain-text tables, and sentences on stderr.
+"""Write values and texts: JSON lines, plain-text tables, sentences on stderr, and files in one step.
 
 Results go to stdout, everything else to stderr. Text from outside is escaped, so that it has no effect on a terminal.
 Each command chooses the values that it prints.
@@ -10,9 +10,11 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
+from pathlib import Path
 from typing import TypeVar
 
 import click
@@ -89,12 +91,21 @@ def coloured(text: str, colour: str) -> str:
     return click.style(text, fg=colour)
 
 
-def first_of(found: Iterable[T], limit: int) -> Iterator[T]:
-    """Yield the first `limit` of a list, or all for 0; then write whether there are more, without reading them."""
+def first_of(found: Iterable[T], limit: int, *, as_json: bool = False, empty: str | None = None) -> Iterator[T]:
+    """Yield the first `limit` of a list, or all for 0; then write whether there are more, without reading them.
+
+    For an empty list write `empty`. As JSON, yield all and write nothing.
+    """
     rest = iter(found)
-    yield from islice(rest, limit or None)
+    count = 0
+    for count, item in enumerate(islice(rest, None if as_json else limit or None), 1):  # noqa: B007 - used after it
+        yield item
+    if as_json:
+        return
     if next(rest, None) is not None:
         write("and more: --limit 0 lists all")
+    elif not count and empty is not None:
+        write(empty)
 
 
 class ReaderGone(Exception):
@@ -181,3 +192,27 @@ def csv_cell(value: object) -> str:
     text = _CELL_IN_CELL.sub(r"\\x3b", text)
     # Test the first character before it is escaped: escaping turns a tab into a backslash.
     return f"'{printable(text)}" if text.lstrip(" ").startswith(_FORMULA) else printable(text)
+
+
+def write_file(path: Path, text: str, mode: int, *, force: bool) -> None:
+    """Write the file in one step; raise FileExistsError if the path is taken, unless `force` replaces it."""
+    fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            os.fchmod(fd, mode)
+            file.write(text)
+            file.flush()
+            os.fsync(fd)
+        if force:
+            temporary.replace(path)
+        else:
+            # A link fails where a rename would replace a file that appeared meanwhile.
+            path.hardlink_to(temporary)
+    finally:
+        temporary.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

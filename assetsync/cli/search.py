@@ -16,7 +16,7 @@ import click
 from assetsync.cli.export import csv_line
 from assetsync.cli.operator import open_service
 from assetsync.cli.options import with_config, with_json
-from assetsync.cli.output import write, write_data, write_json, writing
+from assetsync.cli.output import first_of, write_data, write_json, writing
 from assetsync.cli.show_request import show_call, with_explain
 from assetsync.config import SiteConfig
 from assetsync.errors import UsageError
@@ -198,11 +198,7 @@ def pages(search: Search, request: SearchRequest) -> Iterator[Asset]:
 
 
 def _write_table(found: Iterator[Asset]) -> None:
-    count = 0
-    for asset in found:
+    for asset in first_of(found, 0, empty="nothing found"):
         size = "?" if asset.size is None else f"{asset.size:,}"
         name = printable(asset.filename)
         write_data(f"{asset.id:<32}  {printable(asset.kind):<5}  {size:>14}  {printable(asset.folder_id):<32}  {name}")
-        count += 1
-    if not count:
-        write("nothing found")

@@ -30,14 +30,7 @@ from assetsync.config.models import FolderUpload
 from assetsync.core import metadata
 from assetsync.core.names import sent_name
 from assetsync.core.outcome import read_silence
-from assetsync.errors import (
-    AssetsyncError,
-    FileUnreadable,
-    LedgerBusy,
-    ReadStopped,
-    RootMissing,
-    UsageError,
-)
+from assetsync.errors import AssetsyncError, FileUnreadable, LedgerBusy, ReadStopped, RootMissing, UsageError
 from assetsync.ledger.database import hold_by_hand
 from assetsync.ledger.ledger_files import exists
 from assetsync.ledger.queue import Intent
@@ -71,11 +64,6 @@ def _meta(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     return tuple((name.removeprefix("meta_"), text) for name, _equals, text in pairs)
 
 
-def _events(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> str | None:
-    """Join `--skip_event a --skip_event b,c` into one list, which the rules of the configuration check."""
-    return ",".join(values) or None
-
-
 @click.command("upload")
 @with_config
 @click.option(
@@ -105,7 +93,6 @@ def _events(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
     "--skip_event",
     "--skip-event",
     multiple=True,
-    callback=_events,
     metavar="EVENT",
     help="A workflow event to skip; may be repeated.",
 )
@@ -199,9 +186,8 @@ def _by_hand(
     except ReadStopped as error:
         raise _interrupted() from error
     told = metadata.digest(request.meta, request.options, request.language)
-    intent = Intent(
-        0, request.destfolderid, request.filename, request.boundary, opened.stat, md5, told, by_hand=True
-    )  # fmt: skip
+    place = (request.destfolderid, request.filename, request.boundary)
+    intent = Intent(0, *place, opened.stat, md5, told, by_hand=True)
     return ByHand(path, intent, send_again)
 
 
@@ -306,6 +292,7 @@ def _request(name: str, folder: str, given: dict[str, Any]) -> UploadRequest:
     if metadata is not None and metadata != bool(meta):
         raise UsageError(f"--metadata {int(metadata)} {'without' if metadata else 'with'} --meta", hint="leave it out")
     language = str(given.pop("language"))
+    given["skip_event"] = ",".join(given["skip_event"]) or None
     try:
         # The rules of the configuration hold for what is left.
         options = FolderUpload.model_validate(given).options()

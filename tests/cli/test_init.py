@@ -13,7 +13,8 @@ from pydantic import SecretStr
 
 from assetsync.cli import options
 from assetsync.cli.entry import run
-from assetsync.cli.init import configuration, write_file, write_site
+from assetsync.cli.init import configuration, write_site
+from assetsync.cli.output import write_file
 from assetsync.config import load_config, read_api_key
 
 from .conftest import KEY, PAPERS, PHOTOS
