@@ -57,18 +57,19 @@ class Compared:
         self.site = config.site
         self._ledger = ledger
         self.folders = {folder: ledger.audits.last(folder) for folder in mapped_folders(config)}
-        began = {folder: None if said is None else float(str(said["at"])) for folder, said in self.folders.items()}
+        # When each audit began, in seconds since the epoch; None if there was none yet.
+        self._began = {f: None if said is None else float(str(said["at"])) for f, said in self.folders.items()}
+        self._stopped = [folder for folder, said in self.folders.items() if said is not None and said["braked"]]
         self._brakes = {brake.subject: brake.id for brake in ledger.reports.brakes() if brake.kind == "missing"}
-        self.stale = {folder: at for folder, at in began.items() if at is None or at < since}
+        self.stale = {folder: at for folder, at in self._began.items() if at is None or at < since}
 
     def as_json(self) -> bool:
         """Print JSON lines; return whether every folder was audited and nothing differs."""
         for folder, said in self.folders.items():
-            numbers = {name: None if said is None else said.get(name) for name in (*_COLUMNS, "braked")}
-            at = None if said is None else moment(float(str(said["at"])))
-            left = {"not_concluded": None if said is None else sum(1 for _ in self._unmet(folder))}
-            named = {"destfolderid": folder, "folder": folder}
-            write_json({**named, "audited_at": at, "current": folder not in self.stale, **numbers, **left})
+            numbers = {name: (said or {}).get(name) for name in (*_COLUMNS, "braked")}
+            at = {"audited_at": moment(self._began[folder]), "current": folder not in self.stale}
+            left = None if said is None else sum(1 for _ in self._unmet(folder))
+            write_json({"destfolderid": folder, "folder": folder, **at, **numbers, "not_concluded": left})
         counts: Counter[str] = Counter()
         for finding in self._counted(counts):
             write_json(finding.as_object() | {"why": finding.why, "name": finding.name})
@@ -109,7 +110,7 @@ class Compared:
                 continue
             braked = self._braked(folder)
             counted = (_count(said, name) for name in _COLUMNS)
-            rows.append((folder, *counted, f"{moment(float(str(said['at'])))}{braked and f'  {braked}'}"))
+            rows.append((folder, *counted, f"{moment(self._began[folder])}{braked and f'  {braked}'}"))
         for line in table(("folder", *_COLUMNS, "audited at"), rows):
             write(line)
 
@@ -120,7 +121,7 @@ class Compared:
                 write(f"folder {folder}: not audited yet")
                 continue
             braked = self._braked(folder)
-            at = f"folder {folder}, audited {moment(float(str(said['at'])))}"
+            at = f"folder {folder}, audited {moment(self._began[folder])}"
             write_parts(at, *([coloured(runnable(braked), "red")] if braked else []))
             counted = [f"{_count(said, name)} {name}" for name in _COLUMNS[2:] if said.get(name)]
             first = f"    {_count(said, 'assets')} assets, {_count(said, 'fine')} fine"
@@ -128,8 +129,7 @@ class Compared:
 
     def _braked(self, folder: str) -> str:
         """Return the next step if too many assets were missing, so that a brake stopped the audit; else ""."""
-        said = self.folders[folder]
-        if said is None or not said["braked"]:
+        if folder not in self._stopped:
             return ""
         brake = self._brakes.get(folder)
         if brake is None:
@@ -145,15 +145,15 @@ class Compared:
             yield finding
 
     def _is_fine(self, counts: Counter[str]) -> bool:
-        audited = all(said is not None and not said["braked"] for said in self.folders.values())
-        return audited and not counts.total() and not self._queued_again(counts)
+        is_audited = not self._stopped and None not in self._began.values()
+        return is_audited and not counts.total() and not self._queued_again(counts)
 
     def _unmet(self, folder: str) -> Iterator[FileRow]:
-        said = self.folders[folder]
-        if said is None or not said["braked"]:
+        began = self._began[folder]
+        if began is None or folder not in self._stopped:
             return
         clock = SystemClock()
-        audit = RunningAudit(clock, float(str(said["at"])), clock.steady())
+        audit = RunningAudit(clock, began, clock.steady())
         for where in (Unmet(folder), Unmet(folder, away_from=[*self.folders])):
             after = 0
             while rows := self._ledger.audits.unmet(where, audit, _PAGE, after=after):
@@ -187,16 +187,15 @@ class Compared:
     def _left(self, unmet: int) -> Iterator[str]:
         """Yield notes about folders without a conclusion or without an audit."""
         folders = plural(len(self.folders), "folder")
-        stopped = [folder for folder, said in self.folders.items() if said is not None and said["braked"]]
-        if stopped:
-            waits = any(folder in self._brakes for folder in stopped)
+        if self._stopped:
+            waits = any(folder in self._brakes for folder in self._stopped)
             then = "a brake waits" if waits else "the next audit decides"
             yield (
                 f"{unmet:,} missing, not concluded: {then}"
                 if unmet
-                else f"stopped by a brake: {len(stopped):,} of {folders}"
+                else f"stopped by a brake: {len(self._stopped):,} of {folders}"
             )
-        if unseen := sum(said is None for said in self.folders.values()):
+        if unseen := [*self._began.values()].count(None):
             yield f"not audited yet: {unseen:,} of {folders}"
 
 
