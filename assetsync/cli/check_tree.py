@@ -52,12 +52,8 @@ def look_at_tree(config: SiteConfig) -> Iterator[Finding]:
         fix = "create or mount it, or correct `path` below `folders`"
         yield Finding("folders", Level.WARNING, f"the mapped folder {folder} is not there", fix)
     for path, reason in report.unreadable[:NAMED]:
-        yield Finding(
-            "tree",
-            Level.WARNING,
-            f"{printable(path) or '.'} cannot be read: {reason}",
-            "give assetsync's user read permission",
-        )
+        message = f"{printable(path) or '.'} cannot be read: {reason}"
+        yield Finding("tree", Level.WARNING, message, "give assetsync's user read permission")
     if report.unreadable_count > NAMED:
         more = report.unreadable_count - NAMED
         yield Finding("tree", Level.WARNING, f"{more:,} more cannot be read", "fix those above first")
@@ -206,28 +202,21 @@ def _watching(config: SiteConfig, folders: int) -> Iterator[Finding]:
     network = network_mounts(bytes(config.root))
     if network and mode in ("auto", "inotify"):
         shown = ", ".join(printable(point) or "the root" for point in network[:NAMED])
-        yield Finding(
-            "watch",
-            Level.WARNING,
-            f"on a network file system, where changes by others give no events: {shown}",
-            "set watch.mode: polling, and schedule.rescan as short as you need",
-        )
+        message = f"on a network file system, where changes by others give no events: {shown}"
+        fix = "set watch.mode: polling, and schedule.rescan as short as you need"
+        yield Finding("watch", Level.WARNING, message, fix)
     if mode not in ("auto", "inotify"):
         return
     try:
         allowed = int(_WATCHES.read_text("ascii"))
     except (OSError, ValueError):
-        yield Finding(
-            "watch", Level.WARNING, f"{_WATCHES} cannot be read", "is inotify available? set watch.mode: polling"
-        )
+        fix = "is inotify available? set watch.mode: polling"
+        yield Finding("watch", Level.WARNING, f"{_WATCHES} cannot be read", fix)
         return
     if folders > allowed:
         wanted = 2 ** (2 * folders - 1).bit_length()
-        yield Finding(
-            "watch",
-            Level.WARNING,
-            f"{plural(folders, 'folder')} to watch, and fs.inotify.max_user_watches is {allowed:,}",
-            f"echo fs.inotify.max_user_watches={wanted} > /etc/sysctl.d/60-assetsync.conf && sysctl --system",
-        )
+        message = f"{plural(folders, 'folder')} to watch, and fs.inotify.max_user_watches is {allowed:,}"
+        fix = f"echo fs.inotify.max_user_watches={wanted} > /etc/sysctl.d/60-assetsync.conf && sysctl --system"
+        yield Finding("watch", Level.WARNING, message, fix)
     else:
         yield Finding("watch", Level.OK, f"{plural(folders, 'folder')} to watch, {allowed:,} watches allowed")

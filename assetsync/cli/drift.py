@@ -51,12 +51,13 @@ def list_drift(config: SiteConfig, paths: tuple[str, ...], *, limit: int, as_jso
       assetsync drift list --config hq.yaml
       assetsync drift list --config hq.yaml --json photos | jq -r '[.assetid, .metadata.img_keywords] | @tsv'
     """
-    fields = _Fields(config)
+    known = Mappings(mappings(config))
+    sidecars = Sidecars(make_tree(config), SystemClock(), config.service.metadata_fields.table())
     with closing(read_ledger(config.ledger, site=config.site)) as ledger:
         tops = topmost(known_folders(config, paths)) or [b""]
         rows = (row for path in tops for row in ledger.metadata_drift.told(path))
         for row in first_of(rows, limit, as_json=as_json, empty="nothing has drifted"):
-            told = fields.of(row)
+            told = _fields(known, sidecars, row)
             if as_json:
                 finding = Finding.of(row, reason_of(row), row.drift)
                 write_json(finding.as_object() | {"drift": row.drift, "metadata": told})
@@ -89,20 +90,13 @@ def settle(config: SiteConfig, paths: tuple[str, ...], *, as_json: bool) -> None
     act(config, "drift", {"paths": [path.hex() for path in tops]}, as_json=as_json)
 
 
-class _Fields:
-    """The metadata fields that the sidecars give to files now."""
-
-    def __init__(self, config: SiteConfig) -> None:
-        self._known = Mappings(mappings(config))
-        self._sidecars = Sidecars(make_tree(config), SystemClock(), config.service.metadata_fields.table())
-
-    def of(self, row: FileRow) -> dict[str, str] | None:
-        """Return the fields by name; None if the metadata did not drift or cannot be read."""
-        position = self._known.for_directory(row.path.rpartition(b"/")[0])
-        if position is None or not row.says_otherwise:
-            return None
-        try:
-            return dict(self._sidecars.told(row.path, self._known.all[position], row.filetype).fields)
-        except (SidecarError, TreeError):
-            # `explain` reports the mistake; once noticed, it is also reported as drift.
-            return None
+def _fields(known: Mappings, sidecars: Sidecars, row: FileRow) -> dict[str, str] | None:
+    """Return the fields that the sidecars give to a file now; None if they did not drift or cannot be read."""
+    position = known.for_directory(row.path.rpartition(b"/")[0])
+    if position is None or not row.says_otherwise:
+        return None
+    try:
+        return dict(sidecars.told(row.path, known.all[position], row.filetype).fields)
+    except (SidecarError, TreeError):
+        # `explain` reports the mistake; once noticed, it is also reported as drift.
+        return None

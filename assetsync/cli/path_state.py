@@ -30,7 +30,6 @@ from assetsync.model import Mapping, State, Wanted
 from assetsync.sync.brakes import subject_of
 from assetsync.sync.intake.sidecars import Sidecars
 from assetsync.text import amount, decoded, moment, on_the_wall, printable
-from assetsync.tree.safe_open import Tree
 
 _ATTEMPTS = 20
 _OF_A_MAPPING = ("destfolderid", "takeover")
@@ -140,8 +139,10 @@ def look_up(config: SiteConfig, path: bytes) -> PathState:
     now = time.time()
     disk = _on_disk(config, path)
     is_folder = disk.kind == "folder"
-    mapping = _mapping_of(config, path, is_folder=is_folder)
-    covered = _covered(config, path, mapping, is_folder=is_folder)
+    known = Mappings(mappings(config))
+    position = known.for_directory(path if is_folder else path.rpartition(b"/")[0])
+    mapping = None if position is None else known.all[position]
+    covered = _covered(known, config.ignore, path, mapping, is_folder=is_folder)
     # A folder is not sent, so there is no metadata to print for it.
     said = Said() if is_folder or mapping is None else _said_of(config, mapping, path)
     with closing(read_ledger(config.ledger, site=config.site)) as ledger:
@@ -175,17 +176,12 @@ def _on_disk(config: SiteConfig, path: bytes) -> Disk:
     return Disk(kind, _ON_DISK[kind])
 
 
-def _mapping_of(config: SiteConfig, path: bytes, *, is_folder: bool) -> Mapping | None:
-    known = Mappings(mappings(config))
-    position = known.for_directory(path if is_folder else path.rpartition(b"/")[0])
-    return None if position is None else known.all[position]
-
-
-def _covered(config: SiteConfig, path: bytes, mapping: Mapping | None, *, is_folder: bool) -> Covered:
+def _covered(
+    known: Mappings, ignore: Sequence[str], path: bytes, mapping: Mapping | None, *, is_folder: bool
+) -> Covered:
     if path.startswith(b"/"):
         return Covered(_ON_DISK["outside"], "outside")
-    known = Mappings(mappings(config))
-    is_sidecar = not is_folder and Plan(known, config.ignore).is_sidecar(path)
+    is_sidecar = not is_folder and Plan(known, ignore).is_sidecar(path)
     if mapping is None:
         if is_sidecar:
             said = "no entry of `folders` covers it: it is read for the mapped folders below, not uploaded"
@@ -194,7 +190,7 @@ def _covered(config: SiteConfig, path: bytes, mapping: Mapping | None, *, is_fol
     shown = printable(mapping.path) or "."
     if is_sidecar:
         return Covered(f"{shown}, where *.yaml are sidecars: it is read, not uploaded", "sidecar")
-    rules = IgnoreRules(known, config.ignore)
+    rules = IgnoreRules(known, ignore)
     found = rules.rule(path, is_dir=is_folder)
     if found is not None:
         said = f"{shown}, but it is left out: {rules.why(path, is_dir=is_folder)}"
@@ -207,16 +203,27 @@ def _said_of(config: SiteConfig, mapping: Mapping, path: bytes) -> Said:
     said = Said()
     tree = make_tree(config)
     sidecars = Sidecars(tree, SystemClock(), config.service.metadata_fields.table())
+    folder, _, name = path.rpartition(b"/")
     try:
-        if mapping.sidecars and is_sidecar_name(path.rpartition(b"/")[2]):
-            _said_by(said, tree, sidecars, path, mapping)
+        if not (mapping.sidecars and is_sidecar_name(name)):
+            if mapping.sidecars:
+                names = (*folder_sidecars(path), sidecar_for(path))
+                said.sidecars = [name for name in names if tree.lstat(name) is not None]
+                said.lines.append(f"sidecars: {', '.join(map(printable, said.sidecars)) or 'none'}")
+            said.metadata = dict(sidecars.told(path, mapping).fields)
+            said.lines += [f"metadata: {printable(key)} = {printable(value)}" for key, value in said.metadata.items()]
             return said
-        if mapping.sidecars:
-            names = (*folder_sidecars(path), sidecar_for(path))
-            said.sidecars = [name for name in names if tree.lstat(name) is not None]
-            said.lines.append(f"sidecars: {', '.join(map(printable, said.sidecars)) or 'none'}")
-        said.metadata = dict(sidecars.told(path, mapping).fields)
-        said.lines += [f"metadata: {printable(name)} = {printable(value)}" for name, value in said.metadata.items()]
+        if name == FOLDER_SIDECAR:
+            said.describes = folder or b"."
+            said.lines.append(f"describes: every file below {printable(said.describes)}")
+        else:
+            said.describes = path.removesuffix(SUFFIX)
+            missing = "" if tree.lstat(said.describes) is not None else ", which is not there: it is not read"
+            said.lines.append(f"describes: {printable(said.describes)}{missing}")
+        level, _size = sidecars.read(path, mapping)
+        if level is not None:
+            said.sets = [key for key, value in asdict(level).items() if value not in (None, ())]
+            said.lines.append(f"metadata: {', '.join(said.sets) or 'none'}")
     except SidecarError as error:
         said.mistake = printable(str(error))
         said.lines.append(f"metadata: {said.mistake}")
@@ -224,21 +231,6 @@ def _said_of(config: SiteConfig, mapping: Mapping, path: bytes) -> Said:
         # `Disk` reports that the tree cannot be read.
         pass
     return said
-
-
-def _said_by(said: Said, tree: Tree, sidecars: Sidecars, path: bytes, mapping: Mapping) -> None:
-    folder, _, name = path.rpartition(b"/")
-    if name == FOLDER_SIDECAR:
-        said.describes = folder or b"."
-        said.lines.append(f"describes: every file below {printable(said.describes)}")
-    else:
-        said.describes = path.removesuffix(SUFFIX)
-        missing = "" if tree.lstat(said.describes) is not None else ", which is not there: it is not read"
-        said.lines.append(f"describes: {printable(said.describes)}{missing}")
-    level, _size = sidecars.read(path, mapping)
-    if level is not None:
-        said.sets = [key for key, value in asdict(level).items() if value not in (None, ())]
-        said.lines.append(f"metadata: {', '.join(said.sets) or 'none'}")
 
 
 def _below(ledger: Ledger, folder: bytes, *, is_there: bool) -> dict[str, int] | None:
