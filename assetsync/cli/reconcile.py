@@ -4,8 +4,8 @@ import os
 import random
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 
@@ -108,7 +108,7 @@ def command(
         stack.enter_context(stopping(clock.stop, ends, patience=_PATIENCE))
         service = stack.enter_context(open_service(config))
         ends.append(service.close)
-        ledger = stack.enter_context(_looked_at(config) if only_look else _held(config))
+        ledger = _opened(config, stack, only_look=only_look)
         with on_stderr(as_bar=with_bar, quiet=quiet or only_look) as progress:
             # Only after the bar has started: it replaces stderr, so that log lines do not break the bar.
             configure_logging(config.log.format, level, stream=sys.stderr)
@@ -152,27 +152,19 @@ def _list(planned: Planned, *, as_json: bool) -> None:
     write_data(f"{planned.action:<8}  {size:>15}  {into}  ({runnable(planned.detail)})")
 
 
-@contextmanager
-def _held(config: SiteConfig) -> Iterator[Ledger]:
-    """Open the ledger for sending; create none for a new site whose root cannot be opened."""
+def _opened(config: SiteConfig, stack: ExitStack, *, only_look: bool) -> Ledger:
+    """Open the ledger for sending, or to look into it: without one, a temporary empty one.
+
+    None is created for a new site whose root cannot be opened.
+    """
+    if only_look and not exists(config.ledger):
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="assetsync-"))
+        return stack.enter_context(closing(open_ledger(Path(folder) / "empty.db", is_scratch=True)))
+    if only_look:
+        return stack.enter_context(closing(read_ledger(config.ledger, site=config.site)))
     if not exists(config.ledger):
         expect_root(config)
-    with closing(open_ledger(config.ledger, site=config.site)) as ledger:
-        yield ledger
-
-
-@contextmanager
-def _looked_at(config: SiteConfig) -> Iterator[Ledger]:
-    """Open the ledger for reading, or a temporary empty one if there is none."""
-    if exists(config.ledger):
-        with closing(read_ledger(config.ledger, site=config.site)) as ledger:
-            yield ledger
-        return
-    with (
-        tempfile.TemporaryDirectory(prefix="assetsync-") as folder,
-        closing(open_ledger(Path(folder) / "empty.db", is_scratch=True)) as ledger,
-    ):
-        yield ledger
+    return stack.enter_context(closing(open_ledger(config.ledger, site=config.site)))
 
 
 def _tell(report: Report, site: Site, *, only_look: bool) -> None:
@@ -206,15 +198,11 @@ def _verdict(report: Report, *, only_look: bool) -> str:
     seen += f", {report.vanished:,} vanished" if report.vanished else ""
     seen += f", {report.left_out:,} left out that were sent before" if report.left_out else ""
     if only_look:
-        would = (
-            f"would upload at most {files(report.uploaded)} ({amount(report.bytes_uploaded)})"
-            if report.uploaded
-            else ""
-        )
+        size = f"{files(report.uploaded)} ({amount(report.bytes_uploaded)})"
+        would = f"would upload at most {size}" if report.uploaded else "nothing to upload"
         cut = "" if report.finished else "; the scan did not reach the end of the tree"
-        left = _left(report)
-        cut += f"; not in sync: {', '.join(left)}" if left else ""
-        return f"{report.site}: {would or 'nothing to upload'}; {seen}{cut}"
+        cut += f"; not in sync: {', '.join(left)}" if (left := _left(report)) else ""
+        return f"{report.site}: {would}; {seen}{cut}"
     done = f"{report.uploaded:,} uploaded ({amount(report.bytes_uploaded)}), {report.adopted:,} taken over"
     if report.interrupted:
         verdict = "interrupted"
