@@ -92,7 +92,7 @@ def test_no_link_is_dead(name):
 
 def options_of(words):
     """Return the options of the command that the words call, and the words behind it."""
-    command = import_module(f"assetsync.cli.{COMMANDS[words[0]].module}").command
+    command = import_module(f"assetsync.cli.{words[0]}").command
     rest = words[1:]
     while isinstance(command, click.Group) and rest and rest[0] in command.commands:
         command, rest = command.commands[rest[0]], rest[1:]

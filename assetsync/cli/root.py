@@ -1,4 +1,4 @@
-"""The list of commands. Each command is loaded from its module when it is called; its options are defined there.
+"""The list of commands. Each is loaded from the module of its name when it is called; its options are defined there.
 
 The summaries of the overview are here too, because reading them from the commands would load every module.
 """
@@ -6,44 +6,36 @@ The summaries of the overview are here too, because reading them from the comman
 import gc
 from importlib import import_module
 from importlib.util import find_spec
-from typing import NamedTuple, cast
+from typing import cast
 
 import click
 
 from assetsync import __version__
 
-
-class Entry(NamedTuple):
-    """The module of a command below `assetsync.cli`, and its summary for the overview."""
-
-    module: str
-    summary: str
-
-
 COMMANDS = {
-    "init": Entry("init", "Write a new site's configuration by questions, and check it."),
-    "run": Entry("run", "Run the daemon: mirror the site continuously."),
-    "reconcile": Entry("reconcile", "Mirror once: scan, upload missing files, resolve doubts, index, verify."),
-    "check": Entry("check", "Test the configuration, the tree and the service; change nothing."),
-    "status": Entry("status", "Show the site's status, from the ledger alone."),
-    "files": Entry("files", "List the files and their states."),
-    "explain": Entry("explain", "Show why a file is in its state."),
-    "retry": Entry("retry", "Retry files that are blocked or in doubt."),
-    "resume": Entry("resume", "Release a brake after a check."),
-    "doubt": Entry("doubt", "List uploads whose answer was lost, look them up, or decide one."),
-    "drift": Entry("drift", "List metadata that changed after the upload, or mark it as settled."),
-    "audit": Entry("audit", "Compare the service's folders with the ledger, and list the differences."),
-    "orphans": Entry("orphans", "List assets in the service without a matching file."),
-    "export": Entry("export", "Export the ledger as CSV or JSON lines."),
-    "search": Entry("search", "Search the service by hand (searchassets)."),
-    "index": Entry("index", "Request indexing by hand (searchIndex)."),
-    "upload": Entry("upload", "Upload one file by hand."),
-    "guide": Entry("guide", "Show the guide: tasks, reference, troubleshooting."),
-    "schema": Entry("schema", "Print the JSON Schema of a --json output, or of the configuration."),
-    "example": Entry("example", "Print an example configuration, or write the systemd units."),
-    "completion": Entry("completion", "Print the completion script for bash, zsh or fish."),
-    "sandbox": Entry("sandbox", "Run a local service that implements the interface, for trials."),
-    "demo": Entry("demo", "Mirror a sample tree into a sandbox."),
+    "init": "Write a new site's configuration by questions, and check it.",
+    "run": "Run the daemon: mirror the site continuously.",
+    "reconcile": "Mirror once: scan, upload missing files, resolve doubts, index, verify.",
+    "check": "Test the configuration, the tree and the service; change nothing.",
+    "status": "Show the site's status, from the ledger alone.",
+    "files": "List the files and their states.",
+    "explain": "Show why a file is in its state.",
+    "retry": "Retry files that are blocked or in doubt.",
+    "resume": "Release a brake after a check.",
+    "doubt": "List uploads whose answer was lost, look them up, or decide one.",
+    "drift": "List metadata that changed after the upload, or mark it as settled.",
+    "audit": "Compare the service's folders with the ledger, and list the differences.",
+    "orphans": "List assets in the service without a matching file.",
+    "export": "Export the ledger as CSV or JSON lines.",
+    "search": "Search the service by hand (searchassets).",
+    "index": "Request indexing by hand (searchIndex).",
+    "upload": "Upload one file by hand.",
+    "guide": "Show the guide: tasks, reference, troubleshooting.",
+    "schema": "Print the JSON Schema of a --json output, or of the configuration.",
+    "example": "Print an example configuration, or write the systemd units.",
+    "completion": "Print the completion script for bash, zsh or fish.",
+    "sandbox": "Run a local service that implements the interface, for trials.",
+    "demo": "Mirror a sample tree into a sandbox.",
 }
 
 
@@ -60,8 +52,7 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         """Load one command; return None for an unknown name."""
-        entry = COMMANDS.get(cmd_name)
-        return None if entry is None else _load(entry.module)
+        return _load(cmd_name) if cmd_name in COMMANDS else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -89,7 +80,7 @@ class LazyGroup(click.Group):
         """List the commands without loading them; leave out those whose libraries are not installed."""
         absent = () if _has_sandbox() else _OF_THE_SANDBOX
         with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items() if name not in absent])
+            formatter.write_dl([command for command in COMMANDS.items() if command[0] not in absent])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Name the first commands of a new user."""
@@ -104,12 +95,12 @@ def _has_sandbox() -> bool:
     return all(find_spec(name) is not None for name in ("PIL", "starlette", "uvicorn"))
 
 
-def _load(module: str) -> click.Command:
+def _load(name: str) -> click.Command:
     # Nearly every object that an import creates stays alive. Collecting garbage during the import and at exit would
     # take a tenth of the time that `status` runs.
     gc.disable()
     try:
-        return cast("click.Command", import_module(f"assetsync.cli.{module}").command)
+        return cast("click.Command", import_module(f"assetsync.cli.{name}").command)
     finally:
         gc.freeze()
         gc.enable()
