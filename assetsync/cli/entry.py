@@ -16,7 +16,7 @@ from types import FrameType
 
 import click
 
-from assetsync.cli.output import ReaderGone, complain, telling, unwritten
+from assetsync.cli.output import ReaderGone, complain, give_up, telling, unwritten
 from assetsync.cli.root import root
 from assetsync.errors import (
     AssetsyncError,
@@ -79,7 +79,7 @@ def run(arguments: Sequence[str]) -> int:
         # click itself raises SystemExit: with 0 after a completion, with 1 if the reader of its help text is gone.
         if isinstance(ended, SystemExit) and not ended.code:
             return OK
-        _give_up_output()
+        give_up(sys.stdout)
         return _PIPE_CLOSED
     except Exception as error:  # noqa: BLE001 - the last place that can report it without a secret
         if _is_of_click(error):
@@ -118,7 +118,7 @@ def _failed(error: AssetsyncError, arguments: Sequence[str]) -> int:
     for sentence in error.mistakes if isinstance(error, ConfigError) else (str(error),):
         complain(sentence)
     if isinstance(error, OutputError):
-        _give_up_output()
+        give_up(sys.stdout)
     return exit_code(error)
 
 
@@ -128,11 +128,6 @@ def _is_of_click(error: Exception) -> bool:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     return isinstance(error, OSError) and trace is not None and trace.tb_frame.f_code is click.echo.__code__
-
-
-def _give_up_output() -> None:
-    """Redirect stdout to /dev/null, so that the interpreter does not try to write the rest at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def exit_code(error: AssetsyncError) -> int:

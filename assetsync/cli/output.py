@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 import click
 
@@ -136,27 +136,33 @@ def telling() -> Iterator[None]:
     try:
         yield
     except OSError:
-        # Otherwise the interpreter flushes once more at exit, and exits with a code of its own.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+        give_up(sys.stderr)
+
+
+def give_up(stream: TextIO) -> None:
+    """Redirect a stream to /dev/null: the interpreter flushes it once more at exit, and a failure changes the code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def note(text: str) -> None:
     """Write a line that is not a result to stderr."""
-    with telling():
-        click.echo(printable(_without_secrets(runnable(text))), err=True)
+    _tell("", text)
 
 
 def complain(sentence: str) -> None:
-    """Write an error to stderr, with the known secrets redacted."""
-    with telling():
-        for line in _without_secrets(runnable(sentence)).split("\n"):
-            click.echo(f"{_priority(3)}Error: {printable(line)}", err=True)
+    """Write an error to stderr, each of its lines as one."""
+    for line in sentence.split("\n"):
+        _tell(f"{_priority(3)}Error: ", line)
 
 
 def warn(sentence: str) -> None:
     """Write a warning to stderr."""
+    _tell(f"{_priority(4)}Warning: ", sentence)
+
+
+def _tell(before: str, text: str) -> None:
     with telling():
-        click.echo(f"{_priority(4)}Warning: {printable(_without_secrets(runnable(sentence)))}", err=True)
+        click.echo(before + printable(_without_secrets(runnable(text))), err=True)
 
 
 def _priority(number: int) -> str:

@@ -16,7 +16,7 @@ import click
 import yaml
 
 from assetsync.cli.example import shared
-from assetsync.cli.output import write, writing
+from assetsync.cli.output import write, write_data
 from assetsync.config.models import SiteConfig
 from assetsync.errors import UsageError
 
@@ -55,8 +55,7 @@ def command(name: str | None) -> None:
         close = get_close_matches(name.lower(), known, n=1)
         hint = f"did you mean `{close[0]}`?" if close else "`assetsync schema` lists them"
         raise UsageError(f"there is no schema {name!r}", hint=hint)
-    with writing():
-        click.echo(json.dumps(schema(name), indent=2, ensure_ascii=False))
+    write_data(json.dumps(schema(name), indent=2, ensure_ascii=False))
 
 
 def names() -> list[str]:

@@ -178,9 +178,7 @@ def _write_as_it_comes(body: bytes) -> None:
             write_data(printable(line.removesuffix(b"\r")))
         return
     with writing():
-        sys.stdout.flush()
-        sys.stdout.buffer.write(body)
-        sys.stdout.buffer.flush()
+        click.echo(body, nl=False)
 
 
 def _one_page(search: Search, request: SearchRequest) -> Iterator[Asset]:

@@ -243,9 +243,7 @@ def _end(config: SiteConfig, boundary: str, sent: Sent) -> None:
 def _report_unsent(begun: Begun, *, as_json: bool) -> int:
     """Report why nothing was sent, and return the exit code."""
     if as_json:
-        write_json(
-            {"assetid": begun.assetid, "responsecode": None, "message": begun.message, "filetype": begun.filetype}
-        )
+        write_json({key: getattr(begun, key, None) for key in _KEYS})
     elif begun.what == THERE:
         write(f"{begun.assetid}  {begun.filetype or '-'}  {begun.message}")
     if begun.what == THERE:
