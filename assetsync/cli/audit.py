@@ -58,17 +58,17 @@ class Compared:
         self._ledger = ledger
         self.folders = {folder: ledger.audits.last(folder) for folder in mapped_folders(config)}
         # When each audit began, in seconds since the epoch; None if there was none yet.
-        self._began = {f: None if said is None else float(str(said["at"])) for f, said in self.folders.items()}
-        self._stopped = [folder for folder, said in self.folders.items() if said is not None and said["braked"]]
+        self._began = {f: None if result is None else float(str(result["at"])) for f, result in self.folders.items()}
+        self._stopped = [folder for folder, result in self.folders.items() if result is not None and result["braked"]]
         self._brakes = {brake.subject: brake.id for brake in ledger.reports.brakes() if brake.kind == "missing"}
         self.stale = {folder: at for folder, at in self._began.items() if at is None or at < since}
 
     def as_json(self) -> bool:
         """Print JSON lines; return whether every folder was audited and nothing differs."""
-        for folder, said in self.folders.items():
-            numbers = {name: (said or {}).get(name) for name in (*_COLUMNS, "braked")}
+        for folder, result in self.folders.items():
+            numbers = {name: (result or {}).get(name) for name in (*_COLUMNS, "braked")}
             at = {"audited_at": moment(self._began[folder]), "current": folder not in self.stale}
-            left = None if said is None else sum(1 for _ in self._unmet(folder))
+            left = None if result is None else sum(1 for _ in self._unmet(folder))
             write_json({"destfolderid": folder, "folder": folder, **at, **numbers, "not_concluded": left})
         counts: Counter[str] = Counter()
         for finding in self._counted(counts):
@@ -104,27 +104,27 @@ class Compared:
     def _table(self) -> None:
         """Print a line for each folder, with all counts in columns."""
         rows = []
-        for folder, said in self.folders.items():
-            if said is None:
+        for folder, result in self.folders.items():
+            if result is None:
                 rows.append((folder, *("-" for _ in _COLUMNS), "not yet"))
                 continue
             braked = self._braked(folder)
-            counted = (_count(said, name) for name in _COLUMNS)
+            counted = (_count(result, name) for name in _COLUMNS)
             rows.append((folder, *counted, f"{moment(self._began[folder])}{braked and f'  {braked}'}"))
         for line in table(("folder", *_COLUMNS, "audited at"), rows):
             write(line)
 
     def _folders(self) -> None:
         """Print each folder with the counts that are not 0, for a terminal: all columns need 120 characters."""
-        for folder, said in self.folders.items():
-            if said is None:
+        for folder, result in self.folders.items():
+            if result is None:
                 write(f"folder {folder}: not audited yet")
                 continue
             braked = self._braked(folder)
             at = f"folder {folder}, audited {moment(self._began[folder])}"
             write_parts(at, *([coloured(runnable(braked), "red")] if braked else []))
-            counted = [f"{_count(said, name)} {name}" for name in _COLUMNS[2:] if said.get(name)]
-            first = f"    {_count(said, 'assets')} assets, {_count(said, 'fine')} fine"
+            counted = [f"{_count(result, name)} {name}" for name in _COLUMNS[2:] if result.get(name)]
+            first = f"    {_count(result, 'assets')} assets, {_count(result, 'fine')} fine"
             write_parts(first, *counted, between=", ")
 
     def _braked(self, folder: str) -> str:
@@ -162,7 +162,9 @@ class Compared:
 
     def _more_than(self, counts: Counter[str], why: str) -> int:
         """Return how many more differences of this kind the audits counted than are listed now."""
-        return sum(int(str(said.get(why) or 0)) for said in self.folders.values() if said is not None) - counts[why]
+        return (
+            sum(int(str(result.get(why) or 0)) for result in self.folders.values() if result is not None) - counts[why]
+        )
 
     def _queued_again(self, counts: Counter[str]) -> int:
         """Count the files whose assets the audits missed and that `policy.on_remote_missing` has queued again."""
@@ -199,9 +201,9 @@ class Compared:
             yield f"not audited yet: {unseen:,} of {folders}"
 
 
-def _count(said: Mapping[str, object], name: str) -> str:
+def _count(result: Mapping[str, object], name: str) -> str:
     # Audits by an older release may lack a count.
-    count = said.get(name)
+    count = result.get(name)
     return f"{count:,}" if isinstance(count, int) else "-"
 
 

@@ -108,11 +108,11 @@ def look(path: Path, config: SiteConfig) -> Iterator[Finding]:
             message = f"for uploads from {where}, the service mails all parameters, also the API key"
             fix = "take upload.debug and upload.emailto out of this mapping once the fault is found"
             yield Finding("folders", Level.WARNING, message, fix)
-    key, said = _key(config)
-    yield from said
+    key, findings = _key(config)
+    yield from findings
     yield from look_at_tree(config)
-    said, held = look_at_ledger(config)
-    yield from said
+    findings, held = look_at_ledger(config)
+    yield from findings
     yield from look_at_page(config)
     if key is not None:
         yield from _service(config, key, held)

@@ -24,7 +24,7 @@ from assetsync.ledger.ledger_files import real
 from assetsync.ledger.ledger_metadata import ROOT, SERVICE
 from assetsync.ledger.site_claims import AGREED, CLAIM, agreed_ledgers, neighbours, read_claim
 from assetsync.sync.brakes import BrakeControl, pointed_to, subject_of
-from assetsync.sync.duplicate_sites import UNREADABLE_FIX, is_same_service, placed, twins_of
+from assetsync.sync.duplicate_sites import UNREADABLE_FIX, duplicates_of, is_same_service, placed
 from assetsync.text import amount, files, printable, user_name
 
 _ROOM = 64 * 1024 * 1024
@@ -125,7 +125,7 @@ def _other_sites(config: SiteConfig, ledger: Ledger | None) -> Iterator[Finding]
     agreed = () if ledger is None else agreed_ledgers(ledger.reports.fact(AGREED))
     claim = replace(claim, ledger="" if own is None else own.ledger)
     beside = list(neighbours(config.ledger))
-    duplicate_sites = {twin.subject: twin for twin in twins_of(claim, beside)}
+    duplicate_sites = {twin.subject: twin for twin in duplicates_of(claim, beside)}
     for twin in (twin for subject, twin in duplicate_sites.items() if subject not in agreed):
         message = f"{twin}: each of the two would upload the files of the other again"
         fix = "correct the configuration that is wrong; delete the ledger of a site that was given up, and its .epoch"

@@ -55,17 +55,17 @@ def list_drift(config: SiteConfig, paths: tuple[str, ...], *, limit: int, as_jso
     sidecars = Sidecars(make_tree(config), SystemClock(), config.service.metadata_fields.table())
     with closing(read_ledger(config.ledger, site=config.site)) as ledger:
         tops = topmost(known_folders(config, paths)) or [b""]
-        rows = (row for path in tops for row in ledger.metadata_drift.told(path))
+        rows = (row for path in tops for row in ledger.metadata_drift.drifted(path))
         for row in first_of(rows, limit, as_json=as_json, empty="nothing has drifted"):
-            told = _fields(known, sidecars, row)
+            fields = _fields(known, sidecars, row)
             if as_json:
                 finding = Finding.of(row, reason_of(row), row.drift)
-                write_json(finding.as_object() | {"drift": row.drift, "metadata": told})
+                write_json(finding.as_object() | {"drift": row.drift, "metadata": fields})
                 continue
             write_parts(f"{printable(row.path)}:", printable(row.drift or ""), between=" ")
             folder = row.asset_folder or row.destfolderid
             write_parts(f"    asset {row.assetid or '-'}", f"in folder {folder}", between=" ")
-            for name, value in (told or {}).items():
+            for name, value in (fields or {}).items():
                 write_data(f"    {printable(name)} = {printable(value)}")
 
 
@@ -96,7 +96,7 @@ def _fields(known: Mappings, sidecars: Sidecars, row: FileRow) -> dict[str, str]
     if position is None or not row.says_otherwise:
         return None
     try:
-        return dict(sidecars.told(row.path, known.all[position], row.filetype).fields)
+        return dict(sidecars.metadata_of(row.path, known.all[position], row.filetype).fields)
     except (SidecarError, TreeError):
         # `explain` reports the mistake; once noticed, it is also reported as drift.
         return None

@@ -82,7 +82,7 @@ def _as_object(state: PathState) -> dict[str, object]:
         "files": state.below,
         "versions": [_version_object(state, version) for version in state.versions],
     }
-    return path_keys(state.path) | state.said.as_object() | shown
+    return path_keys(state.path) | state.report.as_object() | shown
 
 
 def _version_object(state: PathState, version: Version) -> dict[str, object]:
@@ -123,7 +123,7 @@ def _lines(state: PathState, config: SiteConfig) -> Iterator[tuple[str, ...]]:
     """Yield the lines below the path, each in parts."""
     yield "on disk:", runnable(state.disk.detail)
     yield "mapping:", state.covered.detail
-    for line in state.said.lines:
+    for line in state.report.lines:
         what, _, known = line.partition(": ")
         yield f"{what}:", known
     waits = _waits_for(state)
@@ -155,8 +155,8 @@ def _version(state: PathState, version: Version, config: SiteConfig) -> Iterator
     known = [f"{name} {moment(at)}" for name, at in times if at is not None]
     yield f"    {', '.join(known[:2])}{',' if known[2:] else ''}", *known[2:]
     # The line about the folder of the mapping has told already why it is held.
-    told = None if state.mapping is None else state.mapping.destfolderid
-    error = error_of(row, {folder: hold for folder, hold in state.holds.items() if folder != told})
+    named = None if state.mapping is None else state.mapping.destfolderid
+    error = error_of(row, {folder: hold for folder, hold in state.holds.items() if folder != named})
     if error is not None:
         yield (f"    why: {runnable(printable(error))}",)
     elif row.detail is not None and row.state is State.STORED:

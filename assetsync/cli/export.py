@@ -49,13 +49,13 @@ def command(config: SiteConfig, paths: tuple[str, ...], *, form: str, state: str
         if form == "csv":
             write_data(csv_line(COLUMNS))
         for row in chosen(ledger, config, paths, None if state is None else State(state), history=True):
-            said = {"path_base64": None} | as_object(row, holds) | more_of(row)
+            fields = {"path_base64": None} | as_object(row, holds) | more_of(row)
             if form == "csv":
-                if csv_cell(said["path"]) != said["path"]:
-                    said["path_base64"] = base64.b64encode(row.path).decode("ascii")
-                write_data(csv_line([said[column] for column in COLUMNS]))
+                if csv_cell(fields["path"]) != fields["path"]:
+                    fields["path_base64"] = base64.b64encode(row.path).decode("ascii")
+                write_data(csv_line([fields[column] for column in COLUMNS]))
             else:
-                write_json(said)
+                write_json(fields)
 
 
 def csv_line(values: Sequence[object]) -> str:

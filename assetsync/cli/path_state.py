@@ -62,7 +62,7 @@ class Covered(NamedTuple):
 
 
 @dataclass
-class Said:
+class SidecarReport:
     """The sidecars of a file and the metadata merged from all levels, or the first mistake in them.
 
     For a sidecar: the file or folder that it describes, and the fields that it sets. `lines` are the same for a person.
@@ -76,7 +76,7 @@ class Said:
     lines: list[str] = field(default_factory=list)
 
     def as_object(self) -> dict[str, object]:
-        """Return the keys for JSON; `said` has the lines."""
+        """Return the keys for JSON; `said` lists the sentences."""
         return {
             "said": self.lines,
             "sidecars": self.sidecars and [decoded(path) for path in self.sidecars],
@@ -121,7 +121,7 @@ class PathState:
     disk: Disk
     mapping: Mapping | None
     covered: Covered
-    said: Said
+    report: SidecarReport
     brake: Brake | None
     holds: dict[str, Hold]
     below: dict[str, int] | None
@@ -144,7 +144,7 @@ def look_up(config: SiteConfig, path: bytes) -> PathState:
     mapping = None if position is None else known.all[position]
     covered = _covered(known, config.ignore, path, mapping, is_folder=is_folder)
     # A folder is not sent, so there is no metadata to print for it.
-    said = Said() if is_folder or mapping is None else _said_of(config, mapping, path)
+    report = SidecarReport() if is_folder or mapping is None else _read_sidecars(config, mapping, path)
     with closing(read_ledger(config.ledger, site=config.site)) as ledger:
         rows, brakes, holds = ledger.reports.of_path(path), ledger.reports.brakes(), ledger.reports.holds(now)
         sends = holder_of(ledger.store.path).sends
@@ -153,7 +153,7 @@ def look_up(config: SiteConfig, path: bytes) -> PathState:
         below = None if rows else _below(ledger, path, is_there=is_folder)
     subject = None if mapping is None else subject_of(mapping)
     asking = (brake for brake in brakes if brake.kind in _OF_A_MAPPING and brake.subject == subject)
-    state = PathState(path, disk, mapping, covered, said, next(asking, None), holds, below, versions)
+    state = PathState(path, disk, mapping, covered, report, next(asking, None), holds, below, versions)
     settle = config.watch.settle if mapping is None else mapping.settle
     return replace(state, prospect=_prospect(state, brakes, settle, sends=sends))
 
@@ -184,8 +184,8 @@ def _covered(
     is_sidecar = not is_folder and Plan(known, ignore).is_sidecar(path)
     if mapping is None:
         if is_sidecar:
-            said = "no entry of `folders` covers it: it is read for the mapped folders below, not uploaded"
-            return Covered(said, "sidecar")
+            detail = "no entry of `folders` covers it: it is read for the mapped folders below, not uploaded"
+            return Covered(detail, "sidecar")
         return Covered("no entry of `folders` covers it, so it is not uploaded", "unmapped")
     shown = printable(mapping.path) or "."
     if is_sidecar:
@@ -193,14 +193,14 @@ def _covered(
     rules = IgnoreRules(known, ignore)
     found = rules.rule(path, is_dir=is_folder)
     if found is not None:
-        said = f"{shown}, but it is left out: {rules.why(path, is_dir=is_folder)}"
-        return Covered(said, "ignored", printable(found[0].pattern))
+        detail = f"{shown}, but it is left out: {rules.why(path, is_dir=is_folder)}"
+        return Covered(detail, "ignored", printable(found[0].pattern))
     return Covered(f"{shown} → folder {mapping.destfolderid}")
 
 
-def _said_of(config: SiteConfig, mapping: Mapping, path: bytes) -> Said:
+def _read_sidecars(config: SiteConfig, mapping: Mapping, path: bytes) -> SidecarReport:
     """Return what the sidecars say about a file, or what a sidecar says."""
-    said = Said()
+    report = SidecarReport()
     tree = make_tree(config)
     sidecars = Sidecars(tree, SystemClock(), config.service.metadata_fields.table())
     folder, _, name = path.rpartition(b"/")
@@ -208,29 +208,31 @@ def _said_of(config: SiteConfig, mapping: Mapping, path: bytes) -> Said:
         if not (mapping.sidecars and is_sidecar_name(name)):
             if mapping.sidecars:
                 names = (*folder_sidecars(path), sidecar_for(path))
-                said.sidecars = [name for name in names if tree.lstat(name) is not None]
-                said.lines.append(f"sidecars: {', '.join(map(printable, said.sidecars)) or 'none'}")
-            said.metadata = dict(sidecars.told(path, mapping).fields)
-            said.lines += [f"metadata: {printable(key)} = {printable(value)}" for key, value in said.metadata.items()]
-            return said
+                report.sidecars = [name for name in names if tree.lstat(name) is not None]
+                report.lines.append(f"sidecars: {', '.join(map(printable, report.sidecars)) or 'none'}")
+            report.metadata = dict(sidecars.metadata_of(path, mapping).fields)
+            report.lines += [
+                f"metadata: {printable(key)} = {printable(value)}" for key, value in report.metadata.items()
+            ]
+            return report
         if name == FOLDER_SIDECAR:
-            said.describes = folder or b"."
-            said.lines.append(f"describes: every file below {printable(said.describes)}")
+            report.describes = folder or b"."
+            report.lines.append(f"describes: every file below {printable(report.describes)}")
         else:
-            said.describes = path.removesuffix(SUFFIX)
-            missing = "" if tree.lstat(said.describes) is not None else ", which is not there: it is not read"
-            said.lines.append(f"describes: {printable(said.describes)}{missing}")
+            report.describes = path.removesuffix(SUFFIX)
+            missing = "" if tree.lstat(report.describes) is not None else ", which is not there: it is not read"
+            report.lines.append(f"describes: {printable(report.describes)}{missing}")
         level, _size = sidecars.read(path, mapping)
         if level is not None:
-            said.sets = [key for key, value in asdict(level).items() if value not in (None, ())]
-            said.lines.append(f"metadata: {', '.join(said.sets) or 'none'}")
+            report.sets = [key for key, value in asdict(level).items() if value not in (None, ())]
+            report.lines.append(f"metadata: {', '.join(report.sets) or 'none'}")
     except SidecarError as error:
-        said.mistake = printable(str(error))
-        said.lines.append(f"metadata: {said.mistake}")
+        report.mistake = printable(str(error))
+        report.lines.append(f"metadata: {report.mistake}")
     except (TreeError, RootMissing):
         # `Disk` reports that the tree cannot be read.
         pass
-    return said
+    return report
 
 
 def _below(ledger: Ledger, folder: bytes, *, is_there: bool) -> dict[str, int] | None:

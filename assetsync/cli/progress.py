@@ -85,14 +85,14 @@ class Events(Silent):
         """Return the rate of the phase, and the seconds left if its total is known, as fields of an event."""
         files, sent, hashed = self._in_phase()
         rate = files / seconds
-        said: dict[str, object] = {"files_per_second": round(rate, 1)}
+        figures: dict[str, object] = {"files_per_second": round(rate, 1)}
         if sent:
-            said["bytes"] = sent
+            figures["bytes"] = sent
         if hashed:
-            said["bytes_hashed"] = hashed
+            figures["bytes_hashed"] = hashed
         if self._total is not None and rate:
-            said |= {"of": self._total, "seconds_left": round(max(0, self._total - self._last[0]) / rate)}
-        return said
+            figures |= {"of": self._total, "seconds_left": round(max(0, self._total - self._last[0]) / rate)}
+        return figures
 
     def _end(self) -> None:
         if self._name is None:

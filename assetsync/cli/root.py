@@ -72,8 +72,8 @@ class LazyGroup(click.Group):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             if error.option_name in _OF_THE_COMMANDS:
-                said = f"'{error.option_name}' belongs behind the command: assetsync status --config hq.yaml --json"
-                raise click.UsageError(said, ctx) from None
+                message = f"'{error.option_name}' belongs behind the command: assetsync status --config hq.yaml --json"
+                raise click.UsageError(message, ctx) from None
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

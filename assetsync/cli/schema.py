@@ -71,7 +71,7 @@ def schema(name: str) -> dict[str, Any]:
         return found
     made = SiteConfig.model_json_schema()
     example = shared("config.example.yaml").read_text("utf-8")
-    told, document = meanings(example), yaml.safe_load(example)
+    descriptions, document = meanings(example), yaml.safe_load(example)
     for path, field, needed in list(_fields(made, made["$defs"])):
         default, is_section = field.pop("default", None), "$ref" in field
         field.pop("title", None)
@@ -83,8 +83,8 @@ def schema(name: str) -> dict[str, Any]:
             kinds = field.get("anyOf") or [dict(field)]
             field.clear()
             field["anyOf"] = kinds if _NULL in kinds else [*kinds, _NULL]
-        if path in told:
-            field["description"] = told[path]
+        if path in descriptions:
+            field["description"] = descriptions[path]
         # The model's own defaults are values, such as seconds; the example has them as they are written.
         if default not in (None, []) and not is_section:
             field["default"] = _at(document, path)
@@ -114,13 +114,13 @@ def meanings(example: str) -> dict[str, str]:
     comment: list[str] = []
     stack: list[tuple[int, str]] = []
     for line in example.splitlines():
-        said = re.match(r"( *)#(?: (.*)|$)", line)
+        match = re.match(r"( *)#(?: (.*)|$)", line)
         key = re.match(r"( *(?:- )?)#?([a-z_]+):(?: |$)", line)
-        if said and (said[2] or "").startswith("  "):
+        if match and (match[2] or "").startswith("  "):
             # A key below one that is commented out.
             comment = []
-        elif said and not line.startswith("# ──"):
-            comment.append(said[2] or "")
+        elif match and not line.startswith("# ──"):
+            comment.append(match[2] or "")
         elif key:
             depth = len(key[1])
             stack = [*[(at, name) for at, name in stack if at < depth], (depth, key[2])]

@@ -129,8 +129,8 @@ def _painted(look: _Look, lines: Iterable[str]) -> Iterator[str]:
     """Yield the lines with the words that say whether an operator must act in colour, if the terminal has it."""
     for number, line in enumerate(lines):
         if not number:
-            site, _, said = line.partition(": ")
-            words, colon, rest = said.partition(": ")
+            site, _, text = line.partition(": ")
+            words, colon, rest = text.partition(": ")
             yield f"{site}: {coloured(words, _COLOURS[look.standing.level])}{colon}{rest}"
         elif (mark := _MARK.match(line)) is not None:
             yield coloured(mark.group(), "red" if mark.group(1) else "yellow") + line[mark.end() :]

@@ -185,9 +185,9 @@ def _by_hand(
         md5 = body.load() or digest(opened, opened.stat, stop=stop.is_set)
     except ReadStopped as error:
         raise _interrupted() from error
-    told = metadata.digest(request.meta, request.options, request.language)
+    meta_digest = metadata.digest(request.meta, request.options, request.language)
     place = (request.destfolderid, request.filename, request.boundary)
-    intent = Intent(0, *place, opened.stat, md5, told, by_hand=True)
+    intent = Intent(0, *place, opened.stat, md5, meta_digest, by_hand=True)
     return ByHand(path, intent, send_again)
 
 
@@ -296,9 +296,9 @@ def _request(name: str, folder: str, given: dict[str, Any]) -> UploadRequest:
         options = FolderUpload.model_validate(given).options()
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        said = first.get("ctx", {})
-        problem = f"--{first['loc'][0]}: {said.get('problem', first['msg'])}"
-        raise UsageError(problem, hint=str(said.get("hint", ""))) from None
+        context = first.get("ctx", {})
+        problem = f"--{first['loc'][0]}: {context.get('problem', first['msg'])}"
+        raise UsageError(problem, hint=str(context.get("hint", ""))) from None
     return UploadRequest(
         destfolderid=folder,
         filename=name,

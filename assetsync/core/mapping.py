@@ -113,8 +113,8 @@ class IgnoreRules:
         if found is None:
             return None
         rule, at = found
-        said = f"the rule {printable(rule.pattern)} ({rule.origin})"
-        return said if at == path else f"its folder {printable(at)} is ignored by {said}"
+        named = f"the rule {printable(rule.pattern)} ({rule.origin})"
+        return named if at == path else f"its folder {printable(at)} is ignored by {named}"
 
     def rule(self, path: bytes, is_dir: bool = False) -> tuple[Rule, bytes] | None:
         """Return the rule that leaves the path out, and the path or the folder above that it matches; None without."""
@@ -177,8 +177,8 @@ class Plan:
     def __init__(self, mappings: Mappings, ignore: Sequence[str]) -> None:
         self.mappings = mappings
         self._rules = IgnoreRules(mappings, ignore)
-        told = [(m.path, m.destfolderid, m.ignore, m.sidecars) for m in mappings.all]
-        self.mark = hashlib.sha256(repr((told, tuple(ignore), BUILT_IN)).encode()).hexdigest()
+        rules = [(m.path, m.destfolderid, m.ignore, m.sidecars) for m in mappings.all]
+        self.mark = hashlib.sha256(repr((rules, tuple(ignore), BUILT_IN)).encode()).hexdigest()
         """Digest of the rules: different rules that could change the result of a scan have different digests."""
 
     def folders(self) -> Sequence[bytes]:

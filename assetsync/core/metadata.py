@@ -215,11 +215,11 @@ def digest(fields: Sequence[tuple[str, str]], options: UploadOptions, language: 
     The order of the fields does not matter. `debug`, `emailto` and the redirect are excluded, because they leave no
     trace in an asset.
     """
-    said = {
+    parts = {
         "fields": sorted(fields),
         "language": language if fields else None,
         "zip_extract": options.zip_extract,
         "skip_event": sorted(options.skip_event),
         "upl_template": options.upl_template,
     }
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -224,7 +224,7 @@ def _judge(fields: Mapping[str, str], left: SentExtent, retry_after: float | Non
     code = fields["responsecode"]
     message = " ".join(fields.get("message", "").split())
     known = known_message(code, message)
-    said = f'code {_short(code)}, "{_short(message)}"'
+    quoted = f'code {_short(code)}, "{_short(message)}"'
     filetype = fields.get("filetype", "").lower()
     outcome = partial(
         Outcome,
@@ -244,7 +244,7 @@ def _judge(fields: Mapping[str, str], left: SentExtent, retry_after: float | Non
     if code == "0":
         assetid = fields.get("assetid", "")
         if known is not None:
-            return silence("contradiction", f"the service answered success and an error at once ({said})")
+            return silence("contradiction", f"the service answered success and an error at once ({quoted})")
         if not is_sound_id(assetid):
             return silence("unsound_id", "the service answered success without a valid asset id")
         if left is not SentExtent.ALL:
@@ -253,10 +253,10 @@ def _judge(fields: Mapping[str, str], left: SentExtent, retry_after: float | Non
         return outcome(Answer.ACCEPTED, reason="accepted", assetid=assetid)
     if known is None:
         # The error path of the service may leave something stored (source): only known messages prove that nothing was.
-        problem = f"the service answered with {said}, which does not prove that nothing was stored"
+        problem = f"the service answered with {quoted}, which does not prove that nothing was stored"
         return silence("unknown_message", problem)
     if known.answer is Answer.DOUBT:
-        return silence(known.reason, f"{known.detail} ({said})")
+        return silence(known.reason, f"{known.detail} ({quoted})")
     if known.answer is Answer.DUPLICATE and left is not SentExtent.ALL:
         # The service compares MD5s: the MD5 of a part proves nothing about the file.
         return silence("duplicate_of_part", "the service reports the upload as a duplicate")

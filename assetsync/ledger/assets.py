@@ -17,10 +17,10 @@ from assetsync.ledger.rows import (
     FileRow,
     apply,
     close_attempts,
+    current_row,
     files_where,
     move,
     reopen,
-    standing,
 )
 
 Change = tuple[FileRow, Event | None, dict[str, Any]]
@@ -76,7 +76,7 @@ class Assets:
 
         def work(conn: sqlite3.Connection) -> None:
             for row, event, changes in events:
-                found = standing(conn, row.id, changes)
+                found = current_row(conn, row.id, changes)
                 if found is None or not _is_as_read(found, row):
                     continue
                 is_open = bool(found["open"])
@@ -97,7 +97,7 @@ class Assets:
         """Put a row in doubt because the service does not show its id; reopen its last attempt."""
 
         def work(conn: sqlite3.Connection) -> None:
-            found = standing(conn, row.id, ())
+            found = current_row(conn, row.id, ())
             if found is None or not _is_as_read(found, row):
                 return
             reason = MISSING if row.reason == MISSING else "unseen"

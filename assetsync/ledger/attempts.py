@@ -13,7 +13,7 @@ from assetsync.core.states import Event, Facts
 from assetsync.ledger.database import Database, is_sent_by_hand
 from assetsync.ledger.folders import UNLISTED, Hold, hold_folder, note_names, release_folder
 from assetsync.ledger.group_commit import Pending
-from assetsync.ledger.rows import WHOSE_ASSET, Usual, apply, move, reopen, row_missing, standing
+from assetsync.ledger.rows import WHOSE_ASSET, Usual, apply, current_row, move, reopen, row_missing
 from assetsync.ledger.runs import count_upload
 from assetsync.model import Sent, SentExtent, State
 
@@ -88,7 +88,7 @@ class AttemptResults:
                 _note_rename(conn, attempt_id, sent)
                 return _ACCEPT.after
             # The slow path: read what is unusual about this row.
-            row = standing(conn, file_id, _ACCEPTS, _UNUSUAL, attempt=attempt_id, given=assetid, now=now)
+            row = current_row(conn, file_id, _ACCEPTS, _UNUSUAL, attempt=attempt_id, given=assetid, now=now)
             if row is None:
                 raise row_missing(file_id)
             owner = _owner(conn, assetid, file_id) if row["known"] else None

@@ -98,13 +98,13 @@ class Audits:
 
     def last_at(self, folder: str) -> float | None:
         """Return when the newest completed audit of the folder began, in seconds since the epoch."""
-        said = self.last(folder)
-        return None if said is None else float(str(said["at"]))
+        result = self.last(folder)
+        return None if result is None else float(str(result["at"]))
 
     def last(self, folder: str) -> dict[str, object] | None:
         """Return the counts of the folder's newest completed audit, with `at`, when it began."""
-        said = fact(self._store, AUDITED + folder)
-        return None if said is None else dict(json.loads(said))
+        result = fact(self._store, AUDITED + folder)
+        return None if result is None else dict(json.loads(result))
 
     def done(self, folder: str, at: float, found: Mapping[str, object]) -> None:
         """Record the counts of an audit of the folder that began `at`."""

@@ -74,9 +74,9 @@ def expect_whole(conn: sqlite3.Connection, changed: str, now: float) -> bool:
     size = _number(conn, "PRAGMA page_count") * _number(conn, "PRAGMA page_size")
     met = conn.execute("SELECT 1 FROM facts WHERE name = ?", (DAMAGE_SEEN,)).fetchone() is not None
     check = "integrity_check" if met or size <= THOROUGH_AT_MOST else "quick_check"
-    said = str(conn.execute(f"PRAGMA {check}(1)").fetchone()[0])
-    if said != "ok":
-        raise sqlite3.DatabaseError(f"malformed: {' '.join(said.removeprefix('*** in database main ***').split())}")
+    verdict = str(conn.execute(f"PRAGMA {check}(1)").fetchone()[0])
+    if verdict != "ok":
+        raise sqlite3.DatabaseError(f"malformed: {' '.join(verdict.removeprefix('*** in database main ***').split())}")
     for table in tables if met else ():
         # SQLite's own checks do not detect invalid text, but reading a row does.
         for _ in conn.execute(f'SELECT * FROM "{table}"'):
@@ -86,8 +86,8 @@ def expect_whole(conn: sqlite3.Connection, changed: str, now: float) -> bool:
 
 def is_damage(error: BaseException | None) -> bool:
     """Return whether SQLite found the content of the file damaged, as opposed to its path, its lock or its disk."""
-    said = ("malformed", "corrupt", "Could not decode")
-    return code_of(error) == sqlite3.SQLITE_CORRUPT or any(word in str(error) for word in said)
+    texts = ("malformed", "corrupt", "Could not decode")
+    return code_of(error) == sqlite3.SQLITE_CORRUPT or any(word in str(error) for word in texts)
 
 
 def is_no_database(error: BaseException | None) -> bool:
@@ -131,9 +131,9 @@ def set_aside(path: Path, found: str) -> LedgerDamaged:
         # The file first: SQLite discards a log that is left without its file, and never applies it to another file.
         path.rename(aside)
         for ending in ("-wal", "-shm"):
-            beside = path.with_name(path.name + ending)
-            if beside.exists():
-                beside.rename(aside.with_name(aside.name + ending))
+            side_file = path.with_name(path.name + ending)
+            if side_file.exists():
+                side_file.rename(aside.with_name(aside.name + ending))
     except OSError as error:
         raise LedgerError(
             f"the ledger {path} is damaged ({found}) and cannot be set aside ({error.strerror})",

@@ -309,10 +309,10 @@ class OutsideEpoch:
         if self._path is None:
             return None
         try:
-            said = _read(self._path, len(self._boot) + _DIGITS + 2)
+            content = _read(self._path, len(self._boot) + _DIGITS + 2)
         except OSError:
             return None
-        boot, _, digits = said.decode("ascii", "replace").partition(" ")
+        boot, _, digits = content.decode("ascii", "replace").partition(" ")
         return int(digits) if boot == self._boot and digits.isdecimal() and len(digits) <= _DIGITS else None
 
     def write(self, start_no: int) -> bool:

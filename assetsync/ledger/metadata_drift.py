@@ -101,7 +101,7 @@ class MetadataDrift:
         )
         self._store.write(lambda conn: conn.executemany(sql, values) if still() else None)
 
-    def told(self, path: bytes = b"") -> Iterator[FileRow]:
+    def drifted(self, path: bytes = b"") -> Iterator[FileRow]:
         """Yield the files with drift: at a path, or below it; all files if it is empty."""
         sql = (
             f"SELECT {FILE_COLUMNS} FROM files WHERE {DRIFTED} AND (path = ? OR path >= ? AND path < ?)"

@@ -14,7 +14,17 @@ from assetsync.ledger.database import Database
 from assetsync.ledger.equal_content import OWNED
 from assetsync.ledger.folders import HELD, NOT_HELD, UNLISTED, Hold, hold_folder, release_folder
 from assetsync.ledger.group_commit import Pending
-from assetsync.ledger.rows import FILE_COLUMNS, NOT_INDEXED, FileRow, Usual, apply, file_row, move, read_file, standing
+from assetsync.ledger.rows import (
+    FILE_COLUMNS,
+    NOT_INDEXED,
+    FileRow,
+    Usual,
+    apply,
+    current_row,
+    file_row,
+    move,
+    read_file,
+)
 from assetsync.model import FileStat, SentExtent, State, Wanted
 
 _DUE = "(due_at <= ?1 OR due_at > ?1 + ?2)"
@@ -191,7 +201,7 @@ class Queue:
             attempt = int(cursor.lastrowid or 0)
             if _CLAIM.happens(conn, intent.file_id, intent.md5, intent.meta_digest, intent.destfolderid):
                 return attempt
-            row = standing(conn, intent.file_id, _CLAIMS)
+            row = current_row(conn, intent.file_id, _CLAIMS)
             wanted = (Wanted.YES, Wanted.OUTSIDE) if intent.by_hand else (Wanted.YES,)
             if row is None or row["state"] != State.QUEUED or row["wanted"] not in wanted:
                 raise Outdated

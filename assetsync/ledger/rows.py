@@ -193,7 +193,7 @@ def hold_name(conn: sqlite3.Connection, attempt_id: int) -> None:
     conn.execute("UPDATE OR IGNORE attempts SET parked = 0 WHERE id = ? AND closed_at IS NULL", (attempt_id,))
 
 
-def standing(
+def current_row(
     conn: sqlite3.Connection, file_id: int, names: Iterable[str], also: str = _OPEN, **values: Any
 ) -> sqlite3.Row | None:
     """Return the columns `names` of a row as `move` needs them, and `also` with its parameters; None without a row.
@@ -210,7 +210,7 @@ def standing(
 def move(
     conn: sqlite3.Connection, row: sqlite3.Row, event: Event, now: float, *, open_attempt: bool, **changes: Any
 ) -> State:
-    """Apply `event` to a row that `standing` read in this transaction; return the state after it.
+    """Apply `event` to a row that `current_row` read in this transaction; return the state after it.
 
     `open_attempt`: whether an attempt is open after the event. Raise IllegalTransition, and changes nothing, if the
     table of states does not allow the event.
@@ -240,7 +240,7 @@ def move(
 class Usual:
     """The common case of an event as one statement, whose condition covers what `move` would have read.
 
-    If the condition does not hold, the row stays as it is; the caller then uses `standing` and `move`.
+    If the condition does not hold, the row stays as it is; the caller then uses `current_row` and `move`.
     """
 
     def __init__(self, before: State, event: Event, facts: Facts, changes: Mapping[str, str], only: str) -> None:
@@ -268,7 +268,7 @@ def apply(conn: sqlite3.Connection, file_id: int, event: Event, now: float, **ch
     The caller must have opened or closed attempts first, as the event requires. Raises as `move` does, and LedgerError
     if the row does not exist.
     """
-    row = standing(conn, file_id, changes)
+    row = current_row(conn, file_id, changes)
     if row is None:
         raise row_missing(file_id)
     return move(conn, row, event, now, open_attempt=bool(row["open"]), **changes)

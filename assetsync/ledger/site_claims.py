@@ -89,18 +89,18 @@ class Neighbour:
 def read_claim(text: str | None) -> Claim | None:
     """Return the claim that `Claim.text` wrote; None for no text or an invalid one."""
     try:
-        said = json.loads(text or "")
+        fields = json.loads(text or "")
         return Claim(
-            bytes.fromhex(said["root"]),
-            str(said["service"]),
-            {bytes.fromhex(path): str(folder) for path, folder in said["folders"].items()},
+            bytes.fromhex(fields["root"]),
+            str(fields["service"]),
+            {bytes.fromhex(path): str(folder) for path, folder in fields["folders"].items()},
             {
                 bytes.fromhex(path): (bytes.fromhex(place), int(device), int(inode))
-                for path, (place, device, inode) in said["places"].items()
+                for path, (place, device, inode) in fields["places"].items()
             },
-            str(said["ledger"]),
-            str(said["path"]),
-            ClaimState(said["state"]),
+            str(fields["ledger"]),
+            str(fields["path"]),
+            ClaimState(fields["state"]),
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         return None

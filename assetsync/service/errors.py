@@ -67,8 +67,10 @@ def refusal(code: str, message: str) -> ServiceError:
     """Return the error for a result code other than 0 and the service's message: KeyRefused or ServiceRefused."""
     if refuses_key(message):
         return KeyRefused("the service refuses the API key", hint=KEY_HELP)
-    said = " ".join(message.split())[:300] or "no message"
-    return ServiceRefused(f'the service answered with an error: "{said}" (code {code[:64] or "none"})', code=code[:64])
+    quoted = " ".join(message.split())[:300] or "no message"
+    return ServiceRefused(
+        f'the service answered with an error: "{quoted}" (code {code[:64] or "none"})', code=code[:64]
+    )
 
 
 def refusal_in(record: Mapping[str, object]) -> ServiceError | None:

@@ -52,8 +52,8 @@ class Redaction:
                 fault=silent.fault,
                 assetid=None,
             )
-        told = (outcome.detail, outcome.responsecode, outcome.message, outcome.renamefilebody, outcome.comingfrom)
-        if not any(form in text for text in told if text for form in self.forms):
+        texts = (outcome.detail, outcome.responsecode, outcome.message, outcome.renamefilebody, outcome.comingfrom)
+        if not any(form in text for text in texts if text for form in self.forms):
             return outcome
         return replace(
             outcome,

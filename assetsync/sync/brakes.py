@@ -148,7 +148,7 @@ class Brakes:
         self._had_been_empty = False
         # Samples of the last hour, a minute apart: (steady seconds, number of new versions until then).
         self._counted: deque[tuple[float, int]] = deque()
-        self._told = 0
+        self._new_versions = 0
 
     def pulled(self) -> bool:
         """Return whether a brake waits for a person."""
@@ -355,8 +355,8 @@ class Brakes:
         while self._counted and now - self._counted[0][0] > _HOUR:
             self._counted.popleft()
         if not self._counted or now - self._counted[-1][0] >= _MINUTE:
-            self._counted.append((now, self._told))
-        self._told = new_versions
+            self._counted.append((now, self._new_versions))
+        self._new_versions = new_versions
         count = new_versions - self._counted[0][1]
         if count > self._limits.max_new_files:
             detail = f"{count:,} files came or changed within an hour: should all of them be sent?"

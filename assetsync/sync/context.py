@@ -70,10 +70,10 @@ class ProgressCounts:
     def shown(self) -> tuple[float, int, int]:
         """Return for a progress bar: files handled plus the sent parts of those in flight, bytes sent, bytes hashed."""
         with self._lock:
-            c, handed = self._counted, [(body.bytes_sent, body.size) for body in self._underway]
+            c, sizes = self._counted, [(body.bytes_sent, body.size) for body in self._underway]
             hashed = self._hashed
-        part = sum(sent / size for sent, size in handed if size)
-        return c.handled + part, c.bytes_uploaded + sum(sent for sent, _size in handed), hashed
+        part = sum(sent / size for sent, size in sizes if size)
+        return c.handled + part, c.bytes_uploaded + sum(sent for sent, _size in sizes), hashed
 
     def read(self) -> Counted:
         """Return the totals so far."""
@@ -83,7 +83,7 @@ class ProgressCounts:
 class NullMeter:
     """A meter that counts nothing (`model.Meter`)."""
 
-    def attempted(self, *_said: object, **_more: object) -> None:
+    def attempted(self, *_args: object, **_more: object) -> None:
         """Do nothing, like every method."""
 
     doubted = decided = findable = ran = attempted

@@ -76,7 +76,7 @@ class DuplicateSites:
         """Take the path of the ledger and the claim of the site, both from the configuration."""
         self._ledger = ledger
         self._brake_control = BrakeControl(ledger, clock)
-        self._path, self._said = path, claim
+        self._path, self._own_claim = path, claim
         self._warned = False
 
     def check(self) -> None:
@@ -95,12 +95,12 @@ class DuplicateSites:
         # Write the claim before reading the others': if two sites start at once, at least one sees the other.
         claim = replace(claim, state=ClaimState.ASKING)
         self._write(claim, before)
-        beside = list(neighbours(self._path))
-        duplicate_sites = self._found(claim, beside)
+        others = list(neighbours(self._path))
+        duplicate_sites = self._found(claim, others)
         still = {twin.subject for twin in duplicate_sites}
         self._brake_control.lift_others(TWIN, still, "this configuration no longer says the same as the other site's")
         # While a ledger cannot be read, each check reads it again.
-        passed = ClaimState.BLIND if self._is_blind(beside) else ClaimState.ACTIVE
+        passed = ClaimState.BLIND if self._is_blind(others) else ClaimState.ACTIVE
         self._write(replace(claim, state=ClaimState.WAITING if duplicate_sites else passed), claim)
         for twin in duplicate_sites:
             self._brake_control.pull(TWIN, twin.subject, _sentence(twin), 1)
@@ -118,24 +118,24 @@ class DuplicateSites:
         for twin in self._found(claim, neighbours(self._path)):
             raise RootElsewhere(_sentence(twin))
 
-    def _found(self, claim: Claim, beside: Iterable[Neighbour]) -> list[DuplicateSite]:
+    def _found(self, claim: Claim, others: Iterable[Neighbour]) -> list[DuplicateSite]:
         """Return the duplicate sites that nobody has agreed to; record those that a person has agreed to just now."""
         agreed = agreed_ledgers(self._ledger.reports.fact(AGREED))
-        duplicate_sites = [twin for twin in twins_of(claim, beside) if twin.subject not in agreed]
+        duplicate_sites = [twin for twin in duplicates_of(claim, others) if twin.subject not in agreed]
         allowed = [twin.subject for twin in duplicate_sites if self._brake_control.allowed(TWIN, twin.subject, 1)]
         if allowed and self._ledger.store.holds_lock:
             self._ledger.set_fact(AGREED, json.dumps(sorted({*agreed, *allowed})))
         return [twin for twin in duplicate_sites if twin.subject not in allowed]
 
-    def _is_blind(self, beside: Iterable[Neighbour]) -> bool:
-        unreadable = [str(neighbour.ledger) for neighbour in beside if neighbour.claim is None]
+    def _is_blind(self, others: Iterable[Neighbour]) -> bool:
+        unreadable = [str(neighbour.ledger) for neighbour in others if neighbour.claim is None]
         if unreadable and not self._warned:
             log.warning("a ledger beside this one cannot be read", ledgers=unreadable, fix=UNREADABLE_FIX)
         self._warned = bool(unreadable)
         return bool(unreadable)
 
     def _claim(self, before: Claim | None) -> Claim:
-        claim = placed(self._said)
+        claim = placed(self._own_claim)
         if before is None:
             return replace(claim, ledger=secrets.token_hex(8))
         # A folder that is not there at the moment keeps its last location.
@@ -168,10 +168,10 @@ def placed(claim: Claim) -> Claim:
     return replace(claim, places=places)
 
 
-def twins_of(claim: Claim, beside: Iterable[Neighbour]) -> Iterator[DuplicateSite]:
+def duplicates_of(claim: Claim, others: Iterable[Neighbour]) -> Iterator[DuplicateSite]:
     """Yield the sites with ledgers beside this one that send some of its files to the same folder."""
     ours = _Placed(claim)
-    for neighbour in beside:
+    for neighbour in others:
         theirs = neighbour.claim
         if theirs is None or not _counts(neighbour, theirs, claim):
             continue

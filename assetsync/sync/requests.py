@@ -146,7 +146,7 @@ def refuse(ledger: Ledger, verb: str, argument: dict[str, object]) -> None:
         raise UsageError(f"{named} is pulled", hint=hint)
     elif verb == "drift":
         for path in _paths(argument):
-            if next(ledger.metadata_drift.told(path), None) is None:
+            if next(ledger.metadata_drift.drifted(path), None) is None:
                 named = printable(path) or "the site"
                 raise UsageError(f"nothing has drifted of {named}", hint="`assetsync drift list` lists what has")
     elif verb == "doubt":
@@ -194,11 +194,11 @@ def _retry(ledger: Ledger, argument: dict[str, object], now: float) -> str:
     else:
         found = _retried(ledger, paths or [b""])
         rows = (row for row in found if reason is None or (row.state is State.BLOCKED and row.reason == reason))
-    said = Counter((_sent_again if send_again else _tried)(ledger, row, now) for row in rows)
+    counts = Counter((_sent_again if send_again else _tried)(ledger, row, now) for row in rows)
     if not send_again:
         ledger.queue.release_folders(now)
     nothing = "nothing is blocked or in doubt" if reason is None else f"nothing is blocked as {printable(str(reason))}"
-    return "; ".join(f"{count:,} {what}" for what, count in said.items()) or nothing
+    return "; ".join(f"{count:,} {what}" for what, count in counts.items()) or nothing
 
 
 def _retried(ledger: Ledger, paths: Collection[bytes]) -> Iterator[FileRow]:
@@ -282,14 +282,14 @@ def _resume(ledger: Ledger, pulled: Sequence[int], now: float) -> str:
 
 def _settle(ledger: Ledger, paths: Sequence[bytes]) -> str:
     """Record that a person settled the drift of these files and of the files below these folders."""
-    told = settled = 0
+    drifting = settled = 0
     for path in paths:
-        rows = ledger.metadata_drift.told(path)
+        rows = ledger.metadata_drift.drifted(path)
         while page := list(islice(rows, _PAGE)):
-            told += len(page)
+            drifting += len(page)
             settled += ledger.metadata_drift.settle(row for row in page if row.says_otherwise or row.is_elsewhere)
-    said = {"settled": settled, "still drifting: fix the sidecar or the mapping": told - settled}
-    return "; ".join(f"{count:,} {what}" for what, count in said.items() if count)
+    counts = {"settled": settled, "still drifting: fix the sidecar or the mapping": drifting - settled}
+    return "; ".join(f"{count:,} {what}" for what, count in counts.items() if count)
 
 
 _TRIED_AGAIN = {

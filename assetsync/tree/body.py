@@ -88,7 +88,7 @@ class FileBody:
         self._expected = expected
         self._content: bytes | None = None
         self._whole = ""
-        self._handed = 0
+        self._bytes_sent = 0
         self._md5 = _OF_NOTHING
 
     @property
@@ -99,7 +99,7 @@ class FileBody:
     @property
     def bytes_sent(self) -> int:
         """Bytes yielded so far; a chunk is counted just before it is yielded."""
-        return self._handed
+        return self._bytes_sent
 
     @property
     def md5(self) -> str:
@@ -133,11 +133,11 @@ class FileBody:
             _check(self._file, self._expected, self.size)
             with closing(ahead(_hashed(self._file, self._expected), depth=AHEAD)) as pieces:
                 for piece, md5 in pieces:
-                    self._handed += len(piece)
+                    self._bytes_sent += len(piece)
                     self._md5 = md5
                     yield piece
         elif content:
-            self._handed, self._md5 = self.size, self._whole
+            self._bytes_sent, self._md5 = self.size, self._whole
             yield content
 
 

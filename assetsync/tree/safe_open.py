@@ -67,7 +67,7 @@ def open_unmarked(name: bytes, flags: int, dir_fd: int | None = None) -> int:
 class OpenFile:
     """One regular file, open for reading; `stat` holds its facts at the time of opening.
 
-    `is_alone` is True if `Tree.open` looked for an entry with the suffix `beside` and found none. Every read names its
+    `is_alone` is True if `Tree.open` looked for a sidecar of the file and found none. Every read names its
     own offset, so that several passes over one descriptor do not disturb each other.
     """
 
@@ -132,8 +132,8 @@ class Tree:
         except OSError:
             return False
 
-    def open(self, path: bytes, *, beside: bytes = b"") -> OpenFile:
-        """Open the regular file at `path`; with `beside`, look for an entry of the file's name plus that suffix, too.
+    def open(self, path: bytes, *, sidecar_suffix: bytes = b"") -> OpenFile:
+        """Open the regular file at `path`; look for a sidecar, the name plus `sidecar_suffix`, too.
 
         The combined look saves a second walk to the folder. It is skipped if links are followed, because a link may
         lead to a file in another folder. Raise FileUnreadable (`vanished` if nothing exists at `path`), NotRegular
@@ -146,8 +146,8 @@ class Tree:
                 # Check the kind before opening: opening a pipe wakes its writer, and opening a device may move it.
                 _expect_regular(path, os.stat(name, dir_fd=parent, follow_symlinks=False))
                 fd = open_unmarked(name, READABLE, parent)
-                if beside and not self.follow_symlinks:
-                    is_alone = _is_absent(parent, name + beside)
+                if sidecar_suffix and not self.follow_symlinks:
+                    is_alone = _is_absent(parent, name + sidecar_suffix)
             finally:
                 os.close(parent)
             status = os.fstat(fd)

@@ -101,7 +101,7 @@ class _Walk:
         ignored, look, new = self._plan.ignored, os.stat, tuple.__new__
         position = NOWHERE if mapping is None else mapping
         signature = frame.signature
-        files = beside = left_out = 0
+        files = sidecar_count = left_out = 0
         try:
             for name in frame.listing.names:
                 # A name that was removed and created again during the listing may be listed twice.
@@ -136,28 +136,28 @@ class _Walk:
                     continue
                 is_sidecar = sidecars and name[-5:] == SUFFIX
                 if is_sidecar:
-                    beside += 1
+                    sidecar_count += 1
                 else:
                     files += 1
                 mtime, inode = status.st_mtime_ns, status.st_ino
-                said = (path, status.st_size, mtime, status.st_ctime_ns, inode, position, is_sidecar)
+                fields = (path, status.st_size, mtime, status.st_ctime_ns, inode, position, is_sidecar)
                 if inode > LARGEST or not -LARGEST <= mtime <= LARGEST:
-                    said = (path, *facts(status), position, is_sidecar)
+                    fields = (path, *facts(status), position, is_sidecar)
                 # Calling `Seen` costs twice as much.
-                yield new(Seen, said)
+                yield new(Seen, fields)
         except OSError as exc:
             # Only reading the sorted runs on disk can raise here.
             self._report.mark_unreadable(prefix[:-1], reason(exc))
         finally:
             report = self._report
             report.files += files
-            report.sidecars += beside
+            report.sidecars += sidecar_count
             report.ignored += left_out
             if mapping is not None:
                 report.per_mapping[mapping] += files
             if signature is not None:
                 signature.files += files
-                signature.sidecars += beside
+                signature.sidecars += sidecar_count
                 signature.ignored += left_out
 
     def _linked_file(self, path: bytes, status: os.stat_result) -> os.stat_result | None:

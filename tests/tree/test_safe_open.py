@@ -50,7 +50,7 @@ def test_file_without_neighbour_is_alone(make_tree: Callable[..., bytes]):
     paths = (b"a/alone.jpg", b"a/b.jpg", b"a/c.jpg", b"a/" + LONG)
 
     def alone(tree: Tree, beside: bytes) -> list[bool]:
-        opened = [tree.open(path, beside=beside) for path in paths]
+        opened = [tree.open(path, sidecar_suffix=beside) for path in paths]
         for file in opened:
             file.close()
         return [file.is_alone for file in opened]

@@ -170,35 +170,35 @@ class Intake:
         self._has_asides = self._ledger.intake.has_asides()
         self._is_looking = False
         self._report = report
-        beside = SidecarDiff(self._context, report, self._forget)
-        merge = ScanDiff(self._context, beside, self._mark(), dry_run=dry_run)
-        merge.missing = lambda row: self._missing(row, result)
-        beside.spoil = merge.spoil
+        sidecar_diff = SidecarDiff(self._context, report, self._forget)
+        scan_diff = ScanDiff(self._context, sidecar_diff, self._mark(), dry_run=dry_run)
+        scan_diff.missing = lambda row: self._missing(row, result)
+        sidecar_diff.spoil = scan_diff.spoil
         try:
-            for seen in look(merge):
+            for seen in look(scan_diff):
                 if seen.is_sidecar:
-                    beside.see(seen)
-                    if beside.held >= _BATCH:
+                    sidecar_diff.see(seen)
+                    if sidecar_diff.held >= _BATCH:
                         self._flush()
-                        beside.flush(dry_run=dry_run)
+                        sidecar_diff.flush(dry_run=dry_run)
                     continue
                 result.scanned += 1
-                row = merge.row(seen[0])
+                row = scan_diff.row(seen[0])
                 if row is not None and row[1:5] == seen[1:5] and row[5] == self._folders[seen[5]]:
                     result.unchanged += 1
                     continue
-                merge.spoil(seen[0])
+                scan_diff.spoil(seen[0])
                 self._differs(seen, row, result)
                 if max(len(self._batch), len(self._remapped)) >= _BATCH:
                     self._flush()
-                    beside.flush(dry_run=dry_run)
-            merge.finish(to_the_end=report.finished)
+                    sidecar_diff.flush(dry_run=dry_run)
+            scan_diff.finish(to_the_end=report.finished)
         finally:
-            merge.close()
+            scan_diff.close()
         self._flush()
-        beside.flush(dry_run=dry_run)
-        result.scanned += merge.left_out
-        result.unchanged += merge.left_out
+        sidecar_diff.flush(dry_run=dry_run)
+        result.scanned += scan_diff.left_out
+        result.unchanged += scan_diff.left_out
         return result
 
     def decide_missing(self, result: ScanResult) -> list[bytes]:
@@ -218,7 +218,7 @@ class Intake:
                 if self._tree.lstat(missing.path) is None:
                     gone.append((missing.id, missing.path))
             except (FileUnreadable, RootMissing) as error:
-                log.warning("cannot be told", path=printable(missing.path), why=str(error))
+                log.warning("cannot be compared", path=printable(missing.path), why=str(error))
         now = self._clock.now()
         for start in range(0, len(gone), _BATCH):
             self._ledger.intake.unwanted(gone[start : start + _BATCH], Event.VANISHED, now)

@@ -26,9 +26,9 @@ class ScanDiff:
     other rules is not used.
     """
 
-    def __init__(self, context: Context, beside: SidecarDiff, plan: str, *, dry_run: bool) -> None:
+    def __init__(self, context: Context, sidecar_diff: SidecarDiff, plan: str, *, dry_run: bool) -> None:
         self._ledger = context.ledger
-        self._beside = beside
+        self._sidecar_diff = sidecar_diff
         self._dry_run = dry_run
         self.missing: Callable[[Known], None] = lambda _row: None
         # The scan has yielded everything before this path; None is after all paths.
@@ -84,7 +84,7 @@ class ScanDiff:
         """Note that the scan has passed everything before `until`, all of it in `folder`."""
         first, self._at = self._at, until
         assert first is not None
-        self._beside.reached(until, folder, is_quiet=quiet is not None)
+        self._sidecar_diff.reached(until, folder, is_quiet=quiet is not None)
         if self._rows is not None:
             if quiet is None:
                 self._pass(until)
@@ -111,7 +111,7 @@ class ScanDiff:
         """Write the folder cache; after a scan that reached its end, pass the remaining rows on as missing."""
         if to_the_end and self._at is not None:
             self.reached(None, b"", None)
-        self._beside.finish()
+        self._sidecar_diff.finish()
         self._write()
 
     def close(self) -> None:

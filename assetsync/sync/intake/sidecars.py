@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 _KEPT_SECONDS = 2.0
 _KEPT_FOLDERS = 4096
-_KEPT_SAYINGS = 32
+_MOST_CACHED = 32
 _MOST_READ = 512 * 1024
 """Most bytes of the folder sidecars of one file, and of those that are cached: small sidecars in many folders."""
 
@@ -76,13 +76,15 @@ class Sidecars:
         self.met: Callable[[bytes], None] = lambda _path: None
         """Called with the path of each sidecar that was read."""
         # The files of a folder mostly have the same metadata.
-        self._said = lru_cache(maxsize=_KEPT_SAYINGS)(self._merged)
+        self._cached = lru_cache(maxsize=_MOST_CACHED)(self._merged)
 
     def misnames(self, path: bytes, kind: str) -> bool:
         """Return whether the field names of a file are wrong for `kind`, the kind that the service assigned."""
         return kind in self._fields_table and self._fields_table[kind] != self._fields_table[guess_kind(path)]
 
-    def told(self, path: bytes, mapping: Mapping, kind: str | None = None, *, is_alone: bool = False) -> FileMetadata:
+    def metadata_of(
+        self, path: bytes, mapping: Mapping, kind: str | None = None, *, is_alone: bool = False
+    ) -> FileMetadata:
         """Merge all levels for the file at `path`. Raise SidecarError for the first level that cannot be used.
 
         The fields are named for `kind`, which the service assigned; before the upload the kind is guessed.
@@ -109,12 +111,12 @@ class Sidecars:
                 levels.append(own)
         named = kind if kind in self._fields_table else guess_kind(path)
         has_own = own is not None
-        told = self._said(
+        merged = self._cached(
             tuple(levels), named, mapping.upload, has_own, has_own and not own_size, folders_written=folders_written
         )
-        if told.fields:
-            metadata.check_together(told.fields, printable(path))
-        return told
+        if merged.fields:
+            metadata.check_together(merged.fields, printable(path))
+        return merged
 
     def _merged(
         self,
@@ -221,7 +223,7 @@ class SidecarDiff:
             if known[1] == seen[1:5]:
                 return
         self.spoil(seen.path)
-        self._changes.append(SidecarChange(seen.path, FileStat(*seen[1:5]), spoken_of(seen.path)))
+        self._changes.append(SidecarChange(seen.path, FileStat(*seen[1:5]), described_by(seen.path)))
 
     def reached(self, until: bytes | None, folder: bytes, *, is_quiet: bool) -> None:
         """Note that the scan has passed everything before `until`.
@@ -245,7 +247,7 @@ class SidecarDiff:
         while self._next is not None:
             self._missing(self._next[0])
         covered = filter(self._report.covers, self._gone)
-        self._changes += [SidecarChange(path, None, spoken_of(path)) for path in covered]
+        self._changes += [SidecarChange(path, None, described_by(path)) for path in covered]
 
     def flush(self, *, dry_run: bool) -> None:
         """Write the changes so far, or drop them in a dry run."""
@@ -262,34 +264,34 @@ class SidecarDiff:
             self._gone.append(path)
 
 
-def look_at_sidecar(context: Context, said: Sidecars, path: bytes) -> int:
+def look_at_sidecar(context: Context, sidecars: Sidecars, path: bytes) -> int:
     """Look at one sidecar that was reported or read; return how many files became due because of it."""
     try:
         stat = context.tree.lstat(path)
     except (FileUnreadable, RootMissing) as error:
         log.warning("cannot be looked at", path=printable(path), why=str(error))
         # What was read may be out of date: callers must read again.
-        said.forget()
+        sidecars.forget()
         return 0
     now = context.clock.now()
     # Two changes within one tick of the clock that stamps files look alike, so a young sidecar counts as changed.
     # Without a regular file there may be a link, or may have been one, which blocks its file as well.
     if stat is not None and context.ledger.intake.sidecar(path) == stat and is_settled(stat, now, _TICK):
         return 0
-    said.forget()
-    return context.ledger.intake.sidecars_changed([SidecarChange(path, stat, spoken_of(path))], now)
+    sidecars.forget()
+    return context.ledger.intake.sidecars_changed([SidecarChange(path, stat, described_by(path))], now)
 
 
-def note_sidecar(context: Context, plan: Plan, said: Sidecars, path: bytes) -> None:
+def note_sidecar(context: Context, plan: Plan, sidecars: Sidecars, path: bytes) -> None:
     """Record a sidecar that was read, if the ledger does not know it; else its removal would not be noticed.
 
     A path that a scan treats as a file is skipped: the ledger knows it as a file.
     """
     if plan.is_sidecar(path) and context.ledger.intake.sidecar(path) is None:
-        look_at_sidecar(context, said, path)
+        look_at_sidecar(context, sidecars, path)
 
 
-def spoken_of(sidecar: bytes) -> bytes | tuple[bytes, bytes]:
+def described_by(sidecar: bytes) -> bytes | tuple[bytes, bytes]:
     """Return the path of the file that a sidecar is for, or for a folder's sidecar the range of paths below it."""
     folder, slash, name = sidecar.rpartition(b"/")
     if name != FOLDER_SIDECAR:

@@ -112,7 +112,7 @@ class Members:
         if position is None:
             return
         try:
-            if not self._sidecars.told(path, self._mappings.all[position]).options.zip_extract:
+            if not self._sidecars.metadata_of(path, self._mappings.all[position]).options.zip_extract:
                 return
             with self._tree.open(path) as file:
                 for name, size in top_members(file):

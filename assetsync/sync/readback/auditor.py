@@ -185,10 +185,10 @@ class PendingAudits:
 
     def folders(self) -> list[str]:
         """Return the folders without an audit since the last request; none if there was no request."""
-        said = self._ledger.reports.fact(_ASKED)
-        if said is None:
+        asked_at = self._ledger.reports.fact(_ASKED)
+        if asked_at is None:
             return []
-        asked, now = float(said), self._clock.now()
+        asked, now = float(asked_at), self._clock.now()
         audited = {folder: self._ledger.audits.last_at(folder) for folder in self._folders}
         if asked > now:
             # The clock was set back after the request: audits that were made by the old clock still count.

@@ -81,29 +81,29 @@ class Drift:
         if self._is_absent(row.path):
             return Found(AWAY, None, row)
         mapping = self._plan.mappings.all[position]
-        said, digest = None, None
+        sentence, digest = None, None
         try:
-            said, digest = self._said(row, mapping)
+            sentence, digest = self._metadata_drift(row, mapping)
         except SidecarError as error:
-            said = f"{UNREADABLE}{error}"
-        sentences = [said] if said else []
+            sentence = f"{UNREADABLE}{error}"
+        sentences = [sentence] if sentence else []
         if row.is_elsewhere:
             sentences.append(f"{ELSEWHERE}{row.asset_folder}")
         if row.destfolderid != mapping.destfolderid and not self._resend_moved:
             sentences.append(_REMAPPED.format(mapping.destfolderid))
         return Found(_AND.join(sentences) or None, digest, row)
 
-    def _said(self, row: FileRow, mapping: Mapping) -> tuple[str | None, str | None]:
+    def _metadata_drift(self, row: FileRow, mapping: Mapping) -> tuple[str | None, str | None]:
         """Return the drift of the metadata, and the digest of the metadata now; raises SidecarError and RootMissing."""
         if row.assetid is None and row.meta_digest is None:
             return None, None
         if row.assetid is not None and row.uploaded_at is None:
             # Compare the metadata of an adopted asset with the metadata that its file had when it was adopted.
             # The metadata that the service had at that time is unknown.
-            digest = self._sidecars.told(row.path, mapping).digest
+            digest = self._sidecars.metadata_of(row.path, mapping).digest
             return None if row.meta_digest in (None, digest) else _CHANGED_SINCE, digest
-        told = self._sidecars.told(row.path, mapping, row.filetype)
-        if told.digest == row.meta_digest:
-            return None, told.digest
-        as_sent = self._sidecars.told(row.path, mapping).digest == row.meta_digest
-        return _MISNAMED.format(row.filetype) if as_sent else _CHANGED, told.digest
+        metadata = self._sidecars.metadata_of(row.path, mapping, row.filetype)
+        if metadata.digest == row.meta_digest:
+            return None, metadata.digest
+        as_sent = self._sidecars.metadata_of(row.path, mapping).digest == row.meta_digest
+        return _MISNAMED.format(row.filetype) if as_sent else _CHANGED, metadata.digest

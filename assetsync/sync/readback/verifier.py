@@ -94,8 +94,8 @@ class Verifier:
         known = self._ledger.control_samples.read_back_last
         samples = known(_folder_of(rows[0]), _SAMPLES) if needs_index else []
         found = by_id(self._service, [*ids, *(sample.assetid for sample in samples)]) if needs_index else {}
-        stored, beside = self._in_database([row for row in rows if row.assetid not in found])
-        rows += beside
+        stored, added = self._in_database([row for row in rows if row.assetid not in found])
+        rows += added
         now = self._clock.now()
         for row in rows:
             asset = found.get(row.assetid or "") or stored.get(row.assetid or "")
@@ -135,7 +135,7 @@ class Verifier:
         second value holds the rows that were added for this reason.
         """
         found: dict[str, Asset] = {}
-        beside: list[FileRow] = []
+        added: list[FileRow] = []
         folders: dict[str, list[FileRow]] = {}
         for row in rows:
             folders.setdefault(_folder_of(row), []).append(row)
@@ -146,12 +146,12 @@ class Verifier:
                 continue
             began = self._clock.steady()
             try:
-                beside += self._in_folder(folder, those, found)
+                added += self._in_folder(folder, those, found)
             except ServiceError as error:
                 wait = self._failing.put_off(folder, error, self._clock.steady() - began)
                 self._put_off[folder] = self._clock.steady() + wait, str(error)
                 log.warning("cannot be read back", destfolderid=folder, detail=str(error))
-        return found, beside
+        return found, added
 
     def _in_folder(self, folder: str, rows: Sequence[FileRow], found: dict[str, Asset]) -> list[FileRow]:
         """Look up ids in a folder, and add the assets to `found`, also those shown before a look-up fails."""

@@ -157,13 +157,13 @@ def outcome_of(boundary: str, sent: Sent) -> dict[str, object]:
 
 
 def _sent(argument: dict[str, object]) -> Sent:
-    said = argument["outcome"]
-    if not isinstance(said, dict):
+    outcome = argument["outcome"]
+    if not isinstance(outcome, dict):
         raise TypeError("its outcome is no object of JSON")
-    assetid, filetype, *answered = (None if said.get(name) is None else str(said[name]) for name in _TEXTS)
+    assetid, filetype, *answered = (None if outcome.get(name) is None else str(outcome[name]) for name in _TEXTS)
     responsecode, message, renamefilebody, comingfrom = answered
     outcome = Outcome(
-        Answer(str(said["answer"])), str(said["reason"]), str(said["detail"]), Fault(str(said["fault"])),
+        Answer(str(outcome["answer"])), str(outcome["reason"]), str(outcome["detail"]), Fault(str(outcome["fault"])),
         assetid, filetype, responsecode, message, renamefilebody, comingfrom,
     )  # fmt: skip
     if outcome.answer is Answer.ACCEPTED and not assetid:
@@ -218,8 +218,8 @@ def _begin(ledger: Ledger, hand: ByHand, row: FileRow, now: float) -> Begun:
     if hand.send_again:
         if allowed(row.state, Event.SENT_AGAIN):
             ledger.repair.send_again(row, now)
-    elif (standing := _standing(ledger, row) or _equal(ledger, hand, row, now)) is not None:
-        return standing
+    elif (existing := _existing(ledger, row) or _equal(ledger, hand, row, now)) is not None:
+        return existing
     elif row.state is State.BLOCKED:
         ledger.repair.retry(row, now)
     try:
@@ -237,7 +237,7 @@ def _begin(ledger: Ledger, hand: ByHand, row: FileRow, now: float) -> Begun:
     return Begun(MAY_SEND)
 
 
-def _standing(ledger: Ledger, row: FileRow) -> Begun | None:
+def _existing(ledger: Ledger, row: FileRow) -> Begun | None:
     """Return the result for a row whose content the service has, or may have; None if it was not stored."""
     path = printable(row.path)
     if row.state in _OPEN or (row.assetid is None and ledger.doubts.of(row.id) is not None):
@@ -256,26 +256,26 @@ def _standing(ledger: Ledger, row: FileRow) -> Begun | None:
 
 def _equal(ledger: Ledger, hand: ByHand, row: FileRow, now: float) -> Begun | None:
     """Return the result for another version or asset of the folder that has, or may have, equal content, or None."""
-    alike, md5 = ledger.equal_content, str(hand.intent.md5)
+    equal_content, md5 = ledger.equal_content, str(hand.intent.md5)
     refused: Begun | None = None
-    for other in (*alike.equals(row, md5), *alike.unread(row)):
-        standing = _standing(ledger, other)
-        if standing is None or standing.what == REFUSED:
+    for other in (*equal_content.equals(row, md5), *equal_content.unread(row)):
+        existing = _existing(ledger, other)
+        if existing is None or existing.what == REFUSED:
             # Another version may have the content.
-            refused = refused or standing
-        elif standing.what == THERE and row.wanted is Wanted.OUTSIDE and other.state in _REST:
+            refused = refused or existing
+        elif existing.what == THERE and row.wanted is Wanted.OUTSIDE and other.state in _REST:
             return _taken_over(ledger, hand, row, other, now)
         else:
-            return standing
-    assetid = alike.sighted(row, md5)
+            return existing
+    assetid = equal_content.sighted(row, md5)
     if assetid is not None:
         return Begun(THERE, f"nothing was sent: the folder holds this content as {assetid}; {_AGAIN}", assetid)
     if refused is not None:
         return refused
-    undecided = alike.may_have_stored_it(row, md5)
+    undecided = equal_content.may_have_stored_it(row, md5)
     if undecided is not None:
-        return _standing(ledger, undecided)
-    resembling = alike.resembling(row, hand.intent.sent_name)
+        return _existing(ledger, undecided)
+    resembling = equal_content.resembling(row, hand.intent.sent_name)
     if resembling:
         first = resembling[0]
         what = "the same name and size" if first.is_exact else f"the same size, named {printable(first.name)}"

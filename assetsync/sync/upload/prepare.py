@@ -125,7 +125,7 @@ class Preparer:
         sidecar_changes, opened_at = self._sidecars.changes, self._clock.steady()
         try:
             # Hashing a large file may take minutes: look for its sidecar only after that.
-            file = self._tree.open(row.path, beside=SUFFIX if mapping.sidecars and row.size <= SMALL else b"")
+            file = self._tree.open(row.path, sidecar_suffix=SUFFIX if mapping.sidecars and row.size <= SMALL else b"")
         except (FileUnreadable, NotRegular, RootMissing) as error:
             self._not_there(row, mapping, error)
             return None
@@ -202,7 +202,7 @@ class Preparer:
 
     def _read_metadata(self, row: FileRow, mapping: Mapping, *, is_alone: bool) -> FileMetadata | None:
         try:
-            metadata = self._sidecars.told(row.path, mapping, is_alone=is_alone)
+            metadata = self._sidecars.metadata_of(row.path, mapping, is_alone=is_alone)
         except SidecarError as error:
             if not self._is_being_written(row, [sidecar_for(row.path), *folder_sidecars(row.path)]):
                 self._hold(row, "sidecar", str(error))
@@ -223,7 +223,7 @@ class Preparer:
         """Return the metadata digest of a file that needs no upload; "" if its metadata cannot be read."""
         position = self._mappings.for_directory(row.path.rpartition(b"/")[0])
         try:
-            return "" if position is None else self._sidecars.told(row.path, self._mappings.all[position]).digest
+            return "" if position is None else self._sidecars.metadata_of(row.path, self._mappings.all[position]).digest
         except SidecarError as error:
             log.warning("metadata cannot be read", path=printable(row.path), detail=str(error))
             return ""

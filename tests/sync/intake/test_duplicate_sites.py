@@ -13,7 +13,7 @@ from assetsync.errors import RootElsewhere
 from assetsync.ledger.ledger import open_ledger
 from assetsync.ledger.site_claims import CLAIM, Claim, ClaimState, neighbours, read_claim
 from assetsync.model import State
-from assetsync.sync.duplicate_sites import is_same_service, make_claim, twins_of
+from assetsync.sync.duplicate_sites import duplicates_of, is_same_service, make_claim
 
 ADDRESS = "http://127.0.0.1:1/dam"
 OURS = Path("/var/lib/assetsync/oslo.db")
@@ -294,7 +294,7 @@ def test_a_look_alone_writes_nothing(first, make_second):
 def test_shared_target_folder_is_found(first, make_second, ours, theirs, shared):
     set_claim(first, root=b"/srv/media", service=ADDRESS, folders=theirs, places={})
     claim = make_claim(b"/srv/media", ADDRESS, ours, OURS)
-    found = [place for twin in twins_of(claim, neighbours(make_second().ledger_path)) for place in twin.shared]
+    found = [place for twin in duplicates_of(claim, neighbours(make_second().ledger_path)) for place in twin.shared]
     assert found == [b"/srv/media/" + path if path else b"/srv/media" for path in shared]
 
 
@@ -311,7 +311,7 @@ def test_shared_target_folder_is_found(first, make_second, ours, theirs, shared)
 def test_same_files_match_below_another_root(first, make_second, root, folders, is_twin):
     set_claim(first, root=root, service=ADDRESS, folders=folders, places={})
     claim = make_claim(b"/srv/media", ADDRESS, {b"photos": "F"}, OURS)
-    assert bool(list(twins_of(claim, neighbours(make_second().ledger_path)))) is is_twin
+    assert bool(list(duplicates_of(claim, neighbours(make_second().ledger_path)))) is is_twin
 
 
 @pytest.mark.parametrize(
@@ -451,6 +451,6 @@ def test_shared_folder_list_is_short(first, make_second):
     many = {b"%d" % number: f"{number}" for number in range(2000)}
     set_claim(first, folders=many)
     claim = make_claim(bytes(first.root), ADDRESS, many, OURS)
-    (twin,) = twins_of(claim, neighbours(make_second().ledger_path))
+    (twin,) = duplicates_of(claim, neighbours(make_second().ledger_path))
     assert len(twin.shared) == 2000
     assert "and 1,997 more" in str(twin)

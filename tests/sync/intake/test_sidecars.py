@@ -270,5 +270,5 @@ def test_old_folder_sidecar_is_not_cached(world, monkeypatch):
         return found
 
     monkeypatch.setattr(sidecars, "read", read_while_it_changes)
-    assert sidecars.told(b"a.jpg", mapping).fields == (("img_description", "old"),)
-    assert sidecars.told(b"b.jpg", mapping).fields == (("img_description", "new"),)
+    assert sidecars.metadata_of(b"a.jpg", mapping).fields == (("img_description", "old"),)
+    assert sidecars.metadata_of(b"b.jpg", mapping).fields == (("img_description", "new"),)

@@ -29,16 +29,16 @@ def told_later(world, said: bytes):
 
 def after_reading(world, monkeypatch, path: bytes, act) -> None:
     """Let something happen once, after the metadata of a file was read and before it is noted."""
-    sidecars, told = world.site.sidecars, world.site.sidecars.told
+    sidecars, told = world.site.sidecars, world.site.sidecars.metadata_of
 
     def read(of, mapping, kind=None):
         said = told(of, mapping, kind)
         if of == path:
-            monkeypatch.setattr(sidecars, "told", told)
+            monkeypatch.setattr(sidecars, "metadata_of", told)
             act()
         return said
 
-    monkeypatch.setattr(sidecars, "told", read)
+    monkeypatch.setattr(sidecars, "metadata_of", read)
 
 
 def test_fixed_sidecar_ends_its_drift(make_world):

@@ -53,7 +53,7 @@ def expect_nothing_sent_again(world) -> None:
     assert set(world.states().values()) == {State.VERIFIED}
     while world.site.drift.step():
         pass
-    assert {row.path: row.drift for row in world.ledger.metadata_drift.told()} == {}
+    assert {row.path: row.drift for row in world.ledger.metadata_drift.drifted()} == {}
     assert {row.destfolderid for row in world.ledger.reports.files()} == {"F2"}
 
 
@@ -180,7 +180,7 @@ def test_unignored_file_reports_missed_drift(make_world):
     live(world)
     while world.site.drift.step():
         pass
-    assert [row.path for row in world.ledger.metadata_drift.told()] == [b"p/0"]
+    assert [row.path for row in world.ledger.metadata_drift.drifted()] == [b"p/0"]
 
 
 class Wandering:
@@ -463,7 +463,7 @@ def test_file_follows_unverified_moved_asset(make_world):
 def test_agreed_folder_ends_with_the_mapping(moved):
     world = moved()
     world.site.drift.step()
-    assert world.ledger.metadata_drift.settle(list(world.ledger.metadata_drift.told())) == 2
+    assert world.ledger.metadata_drift.settle(list(world.ledger.metadata_drift.drifted())) == 2
     assert world.row("p/0").agreed_folder == "F2"
     for name in "01":
         (world.root / "p" / name).rename(world.root / "q" / name)
@@ -740,11 +740,11 @@ def test_restored_gone_file_is_no_takeover(moved):
 def test_agreed_folder_survives_a_rename(moved):
     world = moved()
     world.site.drift.step()
-    assert world.ledger.metadata_drift.settle(list(world.ledger.metadata_drift.told())) == 2
+    assert world.ledger.metadata_drift.settle(list(world.ledger.metadata_drift.drifted())) == 2
     (world.root / "p" / "0").rename(world.root / "p" / "renamed")
     live(world)
     while world.site.drift.step():
         pass
     assert world.row("p/renamed").agreed_folder == "F2"
-    assert list(world.ledger.metadata_drift.told()) == []
+    assert list(world.ledger.metadata_drift.drifted()) == []
     assert sorted(world.posted()) == ["0", "1", "2"]
