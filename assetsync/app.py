@@ -3,32 +3,25 @@
 Driving them, in which order and for how long, is left to `reconcile`, the daemon and the simulation of the tests.
 """
 
-import errno
-import os
 import random
-import shlex
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import structlog
-from pydantic import SecretStr
 
-from assetsync.config.models import SiteConfig, mappings
+from assetsync.config.models import SiteConfig
 from assetsync.config.schedule import Interval
 from assetsync.core.backoff import WELL_WITHIN
 from assetsync.core.doubt import MostDoubts
-from assetsync.core.mapping import Mappings, Plan
+from assetsync.core.mapping import Plan
 from assetsync.core.settled import HOUR, KEEPS_CHANGING
-from assetsync.errors import RootMissing, ServiceElsewhere, ServiceError
+from assetsync.errors import ServiceElsewhere, ServiceError
 from assetsync.ledger.ledger import Ledger
-from assetsync.ledger.site_claims import Claim
 from assetsync.model import Clock, Meter, Service
-from assetsync.service.client import HttpService, ServiceSettings
+from assetsync.parts import claim_of, make_plan, make_tree
 from assetsync.sync.brakes import Brakes, Limits
 from assetsync.sync.context import Context, Heartbeat, NullMeter
 from assetsync.sync.doubts.resolver import Resolver
-from assetsync.sync.duplicate_sites import DuplicateSites, make_claim
+from assetsync.sync.duplicate_sites import DuplicateSites
 from assetsync.sync.folder_backoff import HealthCheck, code_and_wait
 from assetsync.sync.intake.intake import Intake, IntakeRules
 from assetsync.sync.intake.settling import Settling
@@ -50,9 +43,7 @@ from assetsync.sync.upload.queue import Selection, UploadQueue
 from assetsync.sync.upload.results import ResultRecorder
 from assetsync.sync.upload.uploader import Uploader
 from assetsync.sync.upload.worker import UploadContext
-from assetsync.text import printable, user_name
-from assetsync.tree.filesystem import is_network_filesystem, network_mounts
-from assetsync.tree.safe_open import Tree
+from assetsync.tree.filesystem import network_mounts
 
 log = structlog.get_logger(__name__)
 
@@ -62,6 +53,7 @@ been a folder or a pipe."""
 _LOOKED_FOR_AGAIN = ("unprocessed",)
 """Reasons for a block that are looked up again: after a day the asset may be processed, or deleted."""
 _NETWORK_SETTLE = 60.0
+"""Seconds for which a file rests at least on a network file system, whose times and events lag."""
 _MISSING_KEPT = 10_000
 
 
@@ -170,74 +162,6 @@ class Site:
         return True
 
 
-def make_service(config: SiteConfig, key: SecretStr) -> HttpService:
-    """Return the client for a configuration."""
-    service = config.service
-    return HttpService(
-        ServiceSettings(
-            base_url=service.base_url,
-            upload_url=service.upload_url,
-            api_key=key,
-            credential=service.credential,
-            ca_file=str(service.ca_file) if service.ca_file else None,
-            proxy=service.proxy,
-            connect_timeout=service.connect_timeout,
-            read_timeout=service.read_timeout,
-        )
-    )
-
-
-def service_address(config: SiteConfig) -> str:
-    """Return the address by which the ledger knows the service."""
-    return config.service.base_url.rstrip("/")
-
-
-def claim_of(config: SiteConfig) -> Claim:
-    """Return the claim of a site: the root, service and folders that its configuration mirrors."""
-    folders = {mapping.path: mapping.destfolderid for mapping in mappings(config)}
-    return make_claim(bytes(config.root), service_address(config), folders, config.ledger)
-
-
-def make_tree(config: SiteConfig) -> Tree:
-    """Return the tree of a configuration; the root need not exist."""
-    named_in = "the configuration" if config.file is None else printable(str(config.file))
-    return Tree(bytes(config.root), follow_symlinks=config.watch.follow_symlinks, configuration=named_in)
-
-
-def expect_root(config: SiteConfig) -> None:
-    """Raise RootMissing if the root cannot be opened; the hint says how to let in the user of this process."""
-    try:
-        os.close(make_tree(config).open_folder(b""))
-    except OSError as error:
-        hint = _let_in(config.root) if error.errno == errno.EACCES else ""
-        message = f"the root {printable(bytes(config.root))} cannot be read: {error.strerror}"
-        raise RootMissing(message, hint=hint) from error
-
-
-def _let_in(root: Path) -> str:
-    user = user_name(os.geteuid())
-    closed = [shlex.quote(str(folder)) for folder in reversed(root.parents) if not os.access(folder, os.X_OK)]
-    above = f"setfacl -m u:{user}:x {' '.join(closed)} && " if closed else ""
-    command = f"{above}setfacl -R -m u:{user}:rX,d:u:{user}:rX {shlex.quote(str(root))}"
-    return f"let the user {user} in, as root: {command}"
-
-
-def make_plan(config: SiteConfig) -> Plan:
-    """Return the plan of the mapped and ignored paths."""
-    return Plan(Mappings(mappings(config)), config.ignore)
-
-
-def settle_of(config: SiteConfig) -> float:
-    """Return the seconds for which a file must rest; more on network file systems, whose times and events lag."""
-    return _settle_there(config, [config.watch.settle])[0]
-
-
-def _settle_there(config: SiteConfig, settles: Iterable[float]) -> list[float]:
-    root = bytes(config.root)
-    remote = is_network_filesystem(root) or bool(network_mounts(root))
-    return [max(settle, _NETWORK_SETTLE) if settle and remote else settle for settle in settles]
-
-
 def build(
     config: SiteConfig,
     ledger: Ledger,
@@ -251,12 +175,16 @@ def build(
     """Return a site with all its parts; `heartbeat` and `meter` receive signs of life and measurements if set."""
     plan = make_plan(config)
     folders = list(dict.fromkeys(mapping.destfolderid for mapping in plan.mappings.all))
-    service_identity = ServiceIdentity(service, ledger, clock, service_address(config), folders)
+    service_identity = ServiceIdentity(service, ledger, clock, config.service.base_url, folders)
     heartbeat = heartbeat or Heartbeat()
     context = Context(
         ledger, service_identity, make_tree(config), clock, chance, heartbeat=heartbeat, meter=meter or NullMeter()
     )
-    settle, *settles = _settle_there(config, [config.watch.settle, *(mapping.settle for mapping in plan.mappings.all)])
+    least = _NETWORK_SETTLE if network_mounts(bytes(config.root)) else 0.0
+    settle, *settles = (
+        max(rest, least) if rest else 0.0
+        for rest in (config.watch.settle, *(mapping.settle for mapping in plan.mappings.all))
+    )
     settling = Settling()
     circuit_breaker = CircuitBreaker(clock.steady, chance.random)
     health_check = HealthCheck(service_identity, folders)
@@ -284,25 +212,17 @@ def build(
     limits = Limits(brake.max_new_files, brake.max_vanished, brake.max_vanished_share, resend_moved)
     brakes = Brakes(context, plan, limits)
 
-    def make_intake() -> Intake:
-        made = Intake(
-            context,
-            plan,
-            settling,
-            # Missing files above the limit are kept too: they are recorded after `resume`.
-            IntakeRules(settles, resend_moved, max(config.brake.max_vanished, _MISSING_KEPT)),
-            sidecars.forget,
-        )
-        made.allows_takeover = brakes.allows_takeover
-        return made
+    # Missing files above the limit are kept too: they are recorded after `resume`.
+    rules = IntakeRules(settles, resend_moved, max(brake.max_vanished, _MISSING_KEPT))
+    # Scans and looks at single paths use separate intakes: they run side by side and meet in the ledger.
+    intake, looking = (Intake(context, plan, settling, rules, sidecars.forget) for _ in range(2))
+    intake.allows_takeover = looking.allows_takeover = brakes.allows_takeover
 
     index, verify = config.schedule.index, config.schedule.verify
     indexes = index is not None and config.policy.verified_when == "findable"
     window = config.upload.window
     # A cron line defines when the daemon's job runs; whatever is due by then has waited for at least a minute.
     indexer = Indexer(context, interval=(index.seconds if isinstance(index, Interval) else 60.0) if indexes else None)
-    # Scans and looks at single paths use separate intakes: they run side by side and meet in the ledger.
-    intake, looking = make_intake(), make_intake()
     root_identity = RootIdentity(context, plan, DuplicateSites(ledger, clock, config.ledger, claim_of(config)))
     runtime_state = RuntimeState(context, circuit_breaker, settling)
     drift = Drift(context, plan, sidecars, resend_moved=resend_moved)

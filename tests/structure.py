@@ -18,12 +18,13 @@ from types import CodeType, FrameType
 
 from pydantic import SecretStr
 
-from assetsync.app import build, make_service
+from assetsync.app import build
 from assetsync.clock import SystemClock
 from assetsync.config import load_config
 from assetsync.daemon.work import Work
 from assetsync.ledger.ledger import open_ledger
 from assetsync.model import State
+from assetsync.parts import make_service
 
 from .running import FOLDER, KEY, make_sandbox
 

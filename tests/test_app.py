@@ -2,13 +2,15 @@
 
 import pytest
 
-from assetsync.app import settle_of
+from assetsync import app
 from assetsync.model import State
 from assetsync.sync.upload.queue import Step
 
 
-def test_settle_time_is_used_on_local_disk(make_world):
-    assert settle_of(make_world(watch={"settle": "7s"}).config()) == 7.0
+@pytest.mark.parametrize(("mounts", "rest"), [([], 7.0), ([b"share"], 60.0)])
+def test_files_rest_longer_on_network_file_system(make_world, monkeypatch, mounts, rest):
+    monkeypatch.setattr(app, "network_mounts", lambda _root: mounts)
+    assert make_world(watch={"settle": "7s"}).site.preparer._rules.settle == rest
 
 
 @pytest.mark.parametrize(

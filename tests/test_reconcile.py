@@ -10,13 +10,14 @@ import pytest
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
-from assetsync.app import build, make_service
+from assetsync.app import build
 from assetsync.clock import SystemClock
 from assetsync.config.models import SiteConfig
 from assetsync.errors import LedgerError, RootMissing
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.ledger import open_ledger
 from assetsync.model import State
+from assetsync.parts import make_service
 from assetsync.reconcile import Reconciler, Report, dry_run
 from assetsync.sandbox import FaultKind, FaultRule, Operation, Sandbox, SandboxSettings
 from assetsync.status.sentences import verdict

@@ -15,7 +15,6 @@ from pathlib import Path
 import click
 from pydantic import SecretStr
 
-from assetsync.app import make_service
 from assetsync.cli.check_ledger import look_at_ledger
 from assetsync.cli.check_tree import look_at_tree
 from assetsync.cli.entry import NO_SERVICE, OK, USAGE
@@ -33,6 +32,7 @@ from assetsync.ledger.ledger_files import real
 from assetsync.log import redact
 from assetsync.notify.channel import Undelivered
 from assetsync.notify.notifications import receivers
+from assetsync.parts import make_service
 from assetsync.sync.folder_backoff import probe
 from assetsync.text import plural, printable
 

@@ -10,7 +10,6 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from assetsync.app import claim_of, make_tree, service_address
 from assetsync.cli.entry import run_as
 from assetsync.cli.finding import Finding, Level, of_error
 from assetsync.clock import SystemClock
@@ -23,6 +22,7 @@ from assetsync.ledger.ledger import Ledger, read_ledger
 from assetsync.ledger.ledger_files import real
 from assetsync.ledger.ledger_metadata import ROOT, SERVICE
 from assetsync.ledger.site_claims import AGREED, CLAIM, agreed_ledgers, neighbours, read_claim
+from assetsync.parts import claim_of, make_tree
 from assetsync.sync.brakes import BrakeControl, pointed_to, subject_of
 from assetsync.sync.duplicate_sites import UNREADABLE_FIX, duplicates_of, is_same_service, placed
 from assetsync.text import amount, files, printable, user_name
@@ -69,8 +69,8 @@ def _state(config: SiteConfig, ledger: Ledger) -> Finding:
         message = f"{path} was filled from the root {root}, and `root` is {config.root} now"
         fix = "correct `root`; or, if the same tree has moved, let a run pull the brake, then assetsync resume"
         return Finding("ledger", Level.WARNING, message, fix)
-    if known and service not in (None, service_address(config)):
-        message = f"{path} was filled from {service}, and service.base_url is {service_address(config)} now"
+    if known and service not in (None, config.service.base_url):
+        message = f"{path} was filled from {service}, and service.base_url is {config.service.base_url} now"
         fix = "correct it; or start a run, which continues only if it finds known assets there"
         return Finding("ledger", Level.WARNING, message, fix)
     holder = holder_of(real(path))

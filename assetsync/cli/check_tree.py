@@ -7,13 +7,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from assetsync.app import expect_root, make_plan, make_tree
 from assetsync.cli.finding import NAMED, Finding, Level, of_error
 from assetsync.config import SiteConfig
 from assetsync.core.mapping import IgnoreRules, Mappings
 from assetsync.core.metadata import FOLDER_SIDECAR, MAX_BYTES, SUFFIX, parse_sidecar
 from assetsync.errors import FileUnreadable, NotRegular, RootMissing, SidecarError
 from assetsync.model import Mapping
+from assetsync.parts import expect_root, make_plan, make_tree
 from assetsync.text import amount, files, plural, printable
 from assetsync.tree.filesystem import network_mounts
 from assetsync.tree.safe_open import Tree

@@ -7,7 +7,6 @@ from contextlib import closing
 
 import click
 
-from assetsync.app import make_tree
 from assetsync.cli.operator import act
 from assetsync.cli.options import known_folders, topmost, with_config, with_json, with_limit
 from assetsync.cli.output import first_of, write_data, write_json, write_parts
@@ -19,6 +18,7 @@ from assetsync.ledger.ledger import read_ledger
 from assetsync.ledger.metadata_drift import reason_of
 from assetsync.ledger.reports import Finding
 from assetsync.ledger.rows import FileRow
+from assetsync.parts import make_tree
 from assetsync.sync.intake.sidecars import Sidecars
 from assetsync.text import printable
 

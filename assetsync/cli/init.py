@@ -16,7 +16,6 @@ import click
 import yaml
 from pydantic import SecretStr
 
-from assetsync.app import make_service
 from assetsync.cli import options
 from assetsync.cli.check import command as check
 from assetsync.cli.entry import OK
@@ -29,6 +28,7 @@ from assetsync.config.values import absolute, base_url, below_root, service_url
 from assetsync.errors import ConfigError, KeyRefused, ServiceError, UsageError
 from assetsync.log import register_secret
 from assetsync.model import SearchRequest
+from assetsync.parts import make_service
 from assetsync.text import name_configuration, printable
 
 _SERVICE = {

@@ -7,10 +7,10 @@ to `sync.requests`.
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
+from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
-from assetsync.app import make_service
 from assetsync.cli.output import write, write_json
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, read_api_key
@@ -19,8 +19,11 @@ from assetsync.errors import LedgerBusy, ServiceError, UsageError
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
 from assetsync.log import configure_logging, register_password, register_secret
 from assetsync.model import Asset, Body, Clock, SearchRequest, Sent, Service, UploadConnection, UploadRequest
-from assetsync.service.client import HttpService
+from assetsync.parts import make_service
 from assetsync.sync.requests import REFUSED, UNASKED, asked_of, carry_out, refuse
+
+if TYPE_CHECKING:
+    from assetsync.service.client import HttpService
 
 PATIENCE = 5.0
 """Seconds to wait for the ledger's holder to answer a request; a busy daemon takes about one."""
@@ -38,7 +41,7 @@ def read_key(config: SiteConfig) -> SecretStr:
 
 
 @contextmanager
-def open_service(config: SiteConfig) -> Iterator[HttpService]:
+def open_service(config: SiteConfig) -> Iterator["HttpService"]:
     """Read the key as `read_key` does, yield the client and close it. Raise ConfigError."""
     with closing(make_service(config, read_key(config))) as service:
         yield service

@@ -11,7 +11,6 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from typing import NamedTuple
 
-from assetsync.app import make_tree
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
 from assetsync.config.models import Schedule
@@ -27,6 +26,7 @@ from assetsync.ledger.reports import Brake
 from assetsync.ledger.rows import AttemptRow, FileRow
 from assetsync.ledger.runs import Pause
 from assetsync.model import Mapping, State, Wanted
+from assetsync.parts import make_tree
 from assetsync.sync.brakes import subject_of
 from assetsync.sync.intake.sidecars import Sidecars
 from assetsync.text import amount, decoded, moment, on_the_wall, printable

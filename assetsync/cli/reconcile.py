@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from assetsync.app import Site, build, expect_root
+from assetsync.app import Site, build
 from assetsync.cli.entry import INTERRUPTED, NO_SERVICE, NOT_IN_SYNC, OK, stopping
 from assetsync.cli.operator import open_service
 from assetsync.cli.options import seconds, with_config, with_json
@@ -23,6 +23,7 @@ from assetsync.errors import UsageError
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
 from assetsync.ledger.ledger_files import exists
 from assetsync.log import configure_logging, log_uncaught
+from assetsync.parts import expect_root
 from assetsync.reconcile import Reconciler, Report, dry_run
 from assetsync.status.sentences import leftovers, missing_folders, not_there, sent_from, unsettled
 from assetsync.status.standing import stand

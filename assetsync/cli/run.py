@@ -11,7 +11,6 @@ import click
 import structlog
 from pydantic import SecretStr
 
-from assetsync.app import expect_root, make_service
 from assetsync.cli.entry import INTERRUPTED, OK
 from assetsync.cli.operator import read_key
 from assetsync.cli.options import with_config_path
@@ -24,6 +23,7 @@ from assetsync.errors import ConfigError
 from assetsync.ledger.ledger_files import exists
 from assetsync.log import configure_logging
 from assetsync.notify.notifications import receivers
+from assetsync.parts import expect_root, make_service
 
 log = structlog.get_logger(__name__)
 

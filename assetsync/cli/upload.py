@@ -18,7 +18,6 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
-from assetsync.app import make_plan
 from assetsync.cli.entry import INTERRUPTED, NO_SERVICE, NOT_IN_SYNC, OK, USAGE, stopping
 from assetsync.cli.operator import PATIENCE, carry_out_in_time, open_service
 from assetsync.cli.options import with_config, with_json
@@ -35,6 +34,7 @@ from assetsync.ledger.database import hold_by_hand
 from assetsync.ledger.ledger_files import exists
 from assetsync.ledger.queue import Intent
 from assetsync.model import Answer, Fault, Sent, UploadRequest
+from assetsync.parts import make_plan
 from assetsync.sync.upload.by_hand import MAY_BE_THERE, MAY_SEND, THERE, Begun, ByHand, outcome_of
 from assetsync.text import printable
 from assetsync.tree.body import FileBody, digest

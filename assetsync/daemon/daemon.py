@@ -18,7 +18,7 @@ import structlog
 from pydantic import SecretStr
 
 from assetsync import __version__
-from assetsync.app import Site, build, make_service
+from assetsync.app import Site, build
 from assetsync.clock import SystemClock
 from assetsync.config.models import SiteConfig
 from assetsync.core.notices import Problem
@@ -31,6 +31,7 @@ from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.ledger.runs import Refusal
 from assetsync.log import log_uncaught, redact
 from assetsync.notify.notifications import Notifications, current_problems
+from assetsync.parts import make_service
 from assetsync.status.board import Board
 from assetsync.status.metrics import Metrics
 from assetsync.status.sentences import verdict

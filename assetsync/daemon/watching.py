@@ -13,7 +13,7 @@ import structlog
 from assetsync.app import Site
 from assetsync.status.standing import Trust
 from assetsync.sync.intake.watch_queue import WatchQueue
-from assetsync.tree.filesystem import is_network_filesystem, network_mounts
+from assetsync.tree.filesystem import network_mounts
 from assetsync.tree.watch import OVERFLOWED, Watcher, coverage, outermost, sysctl_fix
 
 log = structlog.get_logger(__name__)
@@ -176,5 +176,5 @@ class Watching:
     def _can_watch(self) -> bool:
         root, mode = bytes(self._site.config.root), self._site.config.watch.mode
         if mode == "auto":
-            return not is_network_filesystem(root) and not network_mounts(root)
+            return not network_mounts(root)
         return mode != "polling"

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from assetsync.app import build, make_service
+from assetsync.app import build
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, load_config, read_api_key
 from assetsync.demo.sample import change_tree, make_tree
@@ -20,6 +20,7 @@ from assetsync.errors import UsageError
 from assetsync.ledger.ledger import open_ledger, read_ledger
 from assetsync.ledger.rows import FileRow
 from assetsync.log import register_secret
+from assetsync.parts import make_service
 from assetsync.reconcile import Progress, Reconciler, Report
 from assetsync.sandbox import Sandbox, SandboxSettings
 from assetsync.text import printable

@@ -55,12 +55,6 @@ def mount_of(path: bytes, table: list[Mount]) -> Mount | None:
     return max(above, key=lambda mount: len(mount.point), default=None)
 
 
-def is_network_filesystem(path: bytes) -> bool:
-    """Return whether others can write to the file system of `path` unseen by this kernel; raises OSError."""
-    mount = mount_of(os.path.realpath(path), _table())
-    return mount is not None and mount.is_network
-
-
 def network_mounts(root: bytes) -> list[bytes]:
     """Return the mount points below `root`, relative to it, where others can write unseen by this kernel.
 

@@ -7,10 +7,11 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from assetsync.app import build, make_service
+from assetsync.app import build
 from assetsync.clock import SystemClock
 from assetsync.config import load_config
 from assetsync.ledger.ledger import open_ledger
+from assetsync.parts import make_service
 
 from .frame import Bench, Table, alternately, beside, call, command
 from .material import make_files, write_config

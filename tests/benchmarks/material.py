@@ -7,9 +7,9 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from assetsync.app import make_plan, make_tree
 from assetsync.config import SiteConfig, load_config
 from assetsync.ledger.ledger import open_ledger
+from assetsync.parts import make_plan, make_tree
 from assetsync.tree.scan import scan
 from assetsync.tree.scan_report import ScanReport
 

@@ -51,11 +51,12 @@ def contact(config: str) -> dict[str, float]:
 
 
 def _with_site(config: str, work) -> dict[str, float]:
-    from assetsync.app import build, make_service
+    from assetsync.app import build
     from assetsync.clock import SystemClock
     from assetsync.config import load_config, read_api_key
     from assetsync.ledger.ledger import open_ledger
     from assetsync.log import configure_logging
+    from assetsync.parts import make_service
 
     configure_logging("json", "warning")
     site_config = load_config(Path(config), KEY)

@@ -11,11 +11,11 @@ from typing import NamedTuple, Self
 import pytest
 from pydantic import SecretStr
 
-from assetsync.app import make_service, make_tree
 from assetsync.cli.entry import run
 from assetsync.clock import SystemClock
 from assetsync.config import load_config
 from assetsync.ledger.ledger import open_ledger
+from assetsync.parts import make_service, make_tree
 from assetsync.sandbox import Sandbox, SandboxSettings
 from assetsync.sync.context import Context
 from assetsync.sync.requests import take_requests

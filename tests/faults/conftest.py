@@ -16,12 +16,13 @@ from typing import Any
 
 import pytest
 
-from assetsync.app import build, make_service
+from assetsync.app import build
 from assetsync.clock import SystemClock
 from assetsync.config import load_config, read_api_key
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
 from assetsync.ledger.reports import Finding
 from assetsync.model import State
+from assetsync.parts import make_service
 from assetsync.reconcile import Reconciler, Report
 from assetsync.sandbox import Sandbox, SandboxSettings
 

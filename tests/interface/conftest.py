@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from assetsync.app import make_service
 from assetsync.config import load_config
+from assetsync.parts import make_service
 from assetsync.sandbox import Sandbox, SandboxSettings
 
 from ..cli.conftest import (  # noqa: TID252 - the one way to another folder's parts without an installed package

@@ -1,0 +1,78 @@
+"""Make single parts of a site from its configuration, for the commands that need no more than one of them.
+
+Building the whole site is left to `app`.
+"""
+
+import errno
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import SecretStr
+
+from assetsync.config.models import SiteConfig, mappings
+from assetsync.core.mapping import Mappings, Plan
+from assetsync.errors import RootMissing
+from assetsync.ledger.site_claims import Claim
+from assetsync.sync.duplicate_sites import make_claim
+from assetsync.text import printable, user_name
+from assetsync.tree.safe_open import Tree
+
+if TYPE_CHECKING:
+    from assetsync.service.client import HttpService
+
+
+def make_service(config: SiteConfig, key: SecretStr) -> "HttpService":
+    """Return the client for a configuration."""
+    # httpx takes a sixth of the start of a command, and commands that only read the ledger make no client.
+    from assetsync.service.client import HttpService, ServiceSettings  # noqa: PLC0415
+
+    service = config.service
+    return HttpService(
+        ServiceSettings(
+            base_url=service.base_url,
+            upload_url=service.upload_url,
+            api_key=key,
+            credential=service.credential,
+            ca_file=str(service.ca_file) if service.ca_file else None,
+            proxy=service.proxy,
+            connect_timeout=service.connect_timeout,
+            read_timeout=service.read_timeout,
+        )
+    )
+
+
+def claim_of(config: SiteConfig) -> Claim:
+    """Return the claim of a site: the root, service and folders that its configuration mirrors."""
+    folders = {mapping.path: mapping.destfolderid for mapping in mappings(config)}
+    return make_claim(bytes(config.root), config.service.base_url, folders, config.ledger)
+
+
+def make_tree(config: SiteConfig) -> Tree:
+    """Return the tree of a configuration; the root need not exist."""
+    named_in = "the configuration" if config.file is None else printable(str(config.file))
+    return Tree(bytes(config.root), follow_symlinks=config.watch.follow_symlinks, configuration=named_in)
+
+
+def expect_root(config: SiteConfig) -> None:
+    """Raise RootMissing if the root cannot be opened; the hint says how to let in the user of this process."""
+    try:
+        os.close(make_tree(config).open_folder(b""))
+    except OSError as error:
+        hint = _let_in(config.root) if error.errno == errno.EACCES else ""
+        message = f"the root {printable(bytes(config.root))} cannot be read: {error.strerror}"
+        raise RootMissing(message, hint=hint) from error
+
+
+def _let_in(root: Path) -> str:
+    user = user_name(os.geteuid())
+    closed = [shlex.quote(str(folder)) for folder in reversed(root.parents) if not os.access(folder, os.X_OK)]
+    above = f"setfacl -m u:{user}:x {' '.join(closed)} && " if closed else ""
+    command = f"{above}setfacl -R -m u:{user}:rX,d:u:{user}:rX {shlex.quote(str(root))}"
+    return f"let the user {user} in, as root: {command}"
+
+
+def make_plan(config: SiteConfig) -> Plan:
+    """Return the plan of the mapped and ignored paths."""
+    return Plan(Mappings(mappings(config)), config.ignore)
