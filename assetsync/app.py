@@ -4,6 +4,7 @@ Driving them, in which order and for how long, is left to `reconcile`, the daemo
 """
 
 import random
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import structlog
@@ -146,14 +147,18 @@ class Site:
         self.context.ledger.runs.ended(job, self.context.clock.now(), seconds)
         self.context.meter.ran(job, seconds)
 
+    def trouble(self, error: ServiceError) -> None:
+        """Report a failed look-up to the circuit breaker, and log the pause that begins with it."""
+        reason, retry_after = code_and_wait(error)
+        if self.circuit_breaker.trouble(reason, str(error), retry_after, looking=True):
+            log.warning("paused", reason=reason, detail=str(error))
+
     def probe(self) -> bool:
         """Return whether the service answers a minimal request; during a pause this ends or prolongs the pause."""
         try:
-            self.health_check.ask()
-        except ServiceElsewhere:
-            # The service answers, so the wait is for an operator.
-            self.circuit_breaker.answered()
-            return True
+            # If it is another service, it answers all the same, and the wait is for an operator.
+            with suppress(ServiceElsewhere):
+                self.health_check.ask()
         except ServiceError as error:
             reason, retry_after = code_and_wait(error)
             self.circuit_breaker.trouble(reason, str(error), retry_after, probed=True)
@@ -175,24 +180,35 @@ def build(
     """Return a site with all its parts; `heartbeat` and `meter` receive signs of life and measurements if set."""
     plan = make_plan(config)
     folders = list(dict.fromkeys(mapping.destfolderid for mapping in plan.mappings.all))
-    service_identity = ServiceIdentity(service, ledger, clock, config.service.base_url, folders)
     heartbeat = heartbeat or Heartbeat()
+    service_identity = ServiceIdentity(service, ledger, clock, config.service.base_url, folders)
     context = Context(
         ledger, service_identity, make_tree(config), clock, chance, heartbeat=heartbeat, meter=meter or NullMeter()
     )
+    circuit_breaker = CircuitBreaker(clock.steady, chance.random)
+    health_check = HealthCheck(service_identity, folders)
+    folder_listing = FolderListing(context, health_check, service_identity.make_sure)
+    sidecars = Sidecars(context.tree, clock, config.service.metadata_fields.table())
+    sidecars.met = lambda path: note_sidecar(context, plan, sidecars, path)
+
+    # What the tree says becomes rows.
+    brake, resend_moved = config.brake, config.policy.on_move == "upload"
+    limits = Limits(brake.max_new_files, brake.max_vanished, brake.max_vanished_share, resend_moved)
+    brakes = Brakes(context, plan, limits)
     least = _NETWORK_SETTLE if network_mounts(bytes(config.root)) else 0.0
     settle, *settles = (
         max(rest, least) if rest else 0.0
         for rest in (config.watch.settle, *(mapping.settle for mapping in plan.mappings.all))
     )
     settling = Settling()
-    circuit_breaker = CircuitBreaker(clock.steady, chance.random)
-    health_check = HealthCheck(service_identity, folders)
-    folder_listing = FolderListing(context, health_check, service_identity.make_sure)
-    workers = config.upload.workers
-    upload_queue = UploadQueue(ledger, clock, most_long=workers - 1 if workers > 1 else None)
-    sidecars = Sidecars(context.tree, clock, config.service.metadata_fields.table())
-    sidecars.met = lambda path: note_sidecar(context, plan, sidecars, path)
+    # Missing files above the limit are kept too: they are recorded after `resume`.
+    rules = IntakeRules(settles, resend_moved, max(brake.max_vanished, _MISSING_KEPT))
+    # Scans and looks at single paths use separate intakes: they run side by side and meet in the ledger.
+    intake, looking = (Intake(context, plan, settling, rules, sidecars.forget) for _ in range(2))
+    intake.allows_takeover = looking.allows_takeover = brakes.allows_takeover
+
+    # Queued files are sent.
+    workers, window = config.upload.workers, config.upload.window
     preparer = Preparer(
         context,
         plan.mappings,
@@ -206,26 +222,7 @@ def build(
             resend_changed=config.policy.on_change == "upload",
         ),
     )
-
-    resend_moved = config.policy.on_move == "upload"
-    brake = config.brake
-    limits = Limits(brake.max_new_files, brake.max_vanished, brake.max_vanished_share, resend_moved)
-    brakes = Brakes(context, plan, limits)
-
-    # Missing files above the limit are kept too: they are recorded after `resume`.
-    rules = IntakeRules(settles, resend_moved, max(brake.max_vanished, _MISSING_KEPT))
-    # Scans and looks at single paths use separate intakes: they run side by side and meet in the ledger.
-    intake, looking = (Intake(context, plan, settling, rules, sidecars.forget) for _ in range(2))
-    intake.allows_takeover = looking.allows_takeover = brakes.allows_takeover
-
-    index, verify = config.schedule.index, config.schedule.verify
-    indexes = index is not None and config.policy.verified_when == "findable"
-    window = config.upload.window
-    # A cron line defines when the daemon's job runs; whatever is due by then has waited for at least a minute.
-    indexer = Indexer(context, interval=(index.seconds if isinstance(index, Interval) else 60.0) if indexes else None)
-    root_identity = RootIdentity(context, plan, DuplicateSites(ledger, clock, config.ledger, claim_of(config)))
-    runtime_state = RuntimeState(context, circuit_breaker, settling)
-    drift = Drift(context, plan, sidecars, resend_moved=resend_moved)
+    upload_queue = UploadQueue(ledger, clock, most_long=workers - 1 if workers > 1 else None)
     doubt_limit = DoubtLimit(ledger.doubts, MostDoubts.of(workers, len(folders)))
     selection = Selection(clock, upload_queue, circuit_breaker, doubt_limit, lambda: folder_listing.being_listed)
     selection.may_send = lambda: window is None or window.opens(clock.now()) is None
@@ -236,6 +233,16 @@ def build(
         ResultRecorder(context, circuit_breaker, selection),
         None if config.upload.rate is None else RateLimiter(config.upload.rate, clock, heartbeat.tick),
     )
+
+    # Stored files are read back.
+    index, verify = config.schedule.index, config.schedule.verify
+    indexes = index is not None and config.policy.verified_when == "findable"
+    # A cron line defines when the daemon's job runs; whatever is due by then has waited for at least a minute.
+    indexer = Indexer(context, interval=(index.seconds if isinstance(index, Interval) else 60.0) if indexes else None)
+    drift = Drift(context, plan, sidecars, resend_moved=resend_moved)
+
+    root_identity = RootIdentity(context, plan, DuplicateSites(ledger, clock, config.ledger, claim_of(config)))
+    runtime_state = RuntimeState(context, circuit_breaker, settling)
     return Site(
         config=config,
         context=context,

@@ -20,23 +20,15 @@ _AGAIN = 60.0
 
 
 class Reading:
-    """The reading steps of one site; `trouble` receives a ServiceError that concerns the whole service."""
+    """The reading steps of one site."""
 
-    def __init__(
-        self,
-        site: Site,
-        *,
-        idle: float,
-        trouble: Callable[[ServiceError], None],
-        found: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, site: Site, *, idle: float, found: Callable[[], None] = lambda: None) -> None:
         """Make the steps; none waits longer than `idle` seconds for work.
 
         `found` is called after each completed audit and after each round of reading back.
         """
         self._site = site
         self._idle = idle
-        self._trouble = trouble
         self._found = found
         self._clock = site.context.clock
         self._ledger = site.context.ledger
@@ -103,7 +95,7 @@ class Reading:
             elif not self._audit():
                 self._bell.wait(heard, min(self._idle, rest or self._idle))
         except ServiceError as error:
-            self._trouble(error)
+            self._site.trouble(error)
         return 0.0
 
     def _verify(self) -> None:

@@ -14,7 +14,6 @@ from assetsync.daemon.loops import Bell
 from assetsync.daemon.readback import Reading
 from assetsync.daemon.watching import Watching
 from assetsync.errors import LedgerError, RootElsewhere, RootMissing, ServiceElsewhere, ServiceError
-from assetsync.sync.folder_backoff import code_and_wait
 from assetsync.sync.intake.watch_queue import Looker, WatchQueue
 from assetsync.sync.requests import take_requests
 from assetsync.sync.upload.queue import Step
@@ -44,7 +43,7 @@ class Work:
         self._scan_wanted = threading.Event()
         self._unread = threading.Event()
         """Set while there may be sent files that changed since, or whose sidecars changed."""
-        self.reading = Reading(site, idle=self._idle, trouble=self._trouble, found=self._unread.set)
+        self.reading = Reading(site, idle=self._idle, found=self._unread.set)
         self._hints = WatchQueue()
         self._looker = Looker(site.context, site.plan, site.looking, self._hints, site.sidecars)
         patience = min(_CANARY_PATIENCE, 2 * self._idle)
@@ -160,7 +159,7 @@ class Work:
             except ServiceElsewhere as error:
                 log.debug("waits for a person", detail=str(error))
             except ServiceError as error:
-                self._trouble(error)
+                site.trouble(error)
         if take_requests(site.context):
             site.upload_queue.clear()
             self._bell.ring()
@@ -229,8 +228,3 @@ class Work:
         finally:
             if more:
                 self._unread.set()
-
-    def _trouble(self, error: ServiceError) -> None:
-        reason, retry_after = code_and_wait(error)
-        if self._site.circuit_breaker.trouble(reason, str(error), retry_after, looking=True):
-            log.warning("paused", reason=reason, detail=str(error))

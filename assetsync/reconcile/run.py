@@ -13,12 +13,11 @@ from typing import Protocol
 import structlog
 
 from assetsync.app import Site
-from assetsync.errors import KeyRefused, RootElsewhere, RootMissing, ServiceElsewhere, ServiceError
+from assetsync.errors import RootElsewhere, RootMissing, ServiceElsewhere, ServiceError
 from assetsync.ledger.reports import Counts
 from assetsync.ledger.runs import Unsettled
 from assetsync.model import State
 from assetsync.reconcile.report import Report, report_of
-from assetsync.sync.folder_backoff import code_and_wait
 from assetsync.sync.intake.intake import ScanResult
 from assetsync.sync.readback.verifier import BATCH
 from assetsync.sync.requests import take_requests
@@ -168,7 +167,7 @@ class Reconciler:
             except ServiceError as error:
                 log.warning("cannot be audited", destfolderid=folder, detail=str(error))
                 if not site.health_check.is_answered({folder}):
-                    self._trouble(error)
+                    site.trouble(error)
                     return
         if folders and not site.pending_audits.folders():
             site.ran("audit", began)
@@ -231,7 +230,7 @@ class Reconciler:
             log.debug("waits for a person", detail=str(error))
         except ServiceError as error:
             self._read_back = False
-            self._trouble(error)
+            site.trouble(error)
 
     def _is_over(self, *, idle: bool) -> bool:
         """Whether the site is in sync, nothing left depends on time, or the wait is over."""
@@ -260,11 +259,6 @@ class Reconciler:
             self._idle_since = now
         since = max(site.uploads.last_answer or 0.0, self._idle_since)
         return now - since >= self._wait and self._passes > 0
-
-    def _trouble(self, error: ServiceError) -> None:
-        reason, retry_after = code_and_wait(error)
-        if self._site.circuit_breaker.trouble(reason, str(error), retry_after, looking=True):
-            log.warning("paused", reason=reason, detail=str(error), key=isinstance(error, KeyRefused))
 
     def _stopped(self) -> bool:
         return self._clock.wait(0)

@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from assetsync.daemon.readback import Reading
-from assetsync.errors import LedgerError, ServiceError
+from assetsync.errors import LedgerError
 from assetsync.model import State
 
 FOLDER = "F1"
@@ -18,9 +18,10 @@ def world(make_world):
 
 
 def reading_of(world):
-    troubles: list[ServiceError] = []
+    troubles: list[str] = []
     world.site.service_identity.make_sure()
-    return Reading(world.site, idle=0.0, trouble=troubles.append), troubles
+    world.site.circuit_breaker.trouble = lambda reason, *_said, **_options: troubles.append(reason)
+    return Reading(world.site, idle=0.0), troubles
 
 
 def audited(world) -> list[str]:

@@ -376,7 +376,7 @@ def test_unknown_service_blocks_preparation(mirrored):
     mirrored.restart(**at(THERE))
     mirrored.service.searches.clear()
     Work(mirrored.site, idle=0.0).send()
-    reading = Reading(mirrored.site, idle=0.0, trouble=lambda _error: None)
+    reading = Reading(mirrored.site, idle=0.0)
     reading.want_audit()
     reading.step()
     assert (mirrored.posted(), mirrored.service.searches) == (["0", "1", "2"], [])
