@@ -24,7 +24,7 @@ from assetsync.config import KEY_VARIABLE, SiteConfig, parse_config
 from assetsync.config.document.fields import Unusable
 from assetsync.config.key import checked_key, keep_from_dumps, read_key_file
 from assetsync.config.models import folder_id, site_name
-from assetsync.config.values import absolute, base_url, below_root, service_url
+from assetsync.config.values import absolute, base_url, below_root, is_inside, service_url
 from assetsync.errors import ConfigError, KeyRefused, ServiceError, UsageError
 from assetsync.log import register_secret
 from assetsync.model import SearchRequest
@@ -225,14 +225,14 @@ def _root(path: Path, text: str) -> Path:
         raise Unusable("there is no such folder", "name the folder to mirror")
     if not os.access(root, os.R_OK | os.X_OK):
         raise Unusable("it cannot be read", "run this as a user that can read the tree")
-    if path.resolve().is_relative_to(root.resolve()):
+    if is_inside(path, root):
         raise Unusable(f"{path} would be inside it and be uploaded", "name another file by --output")
     return root
 
 
 def _ledger(root: Path, text: str) -> Path:
     ledger = absolute(Path(text).expanduser().absolute())
-    if ledger.resolve().is_relative_to(root.resolve()):
+    if is_inside(ledger, root):
         raise Unusable("it is inside root", "move it elsewhere, because assetsync never writes into the tree")
     return ledger
 

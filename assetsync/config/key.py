@@ -5,7 +5,6 @@ log is left to `log.register_secret`; reporting a key file that others can read 
 """
 
 import ctypes
-import os
 import resource
 import stat
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from pydantic import SecretStr
 
 from assetsync.config.models import SiteConfig
 from assetsync.config.source import read_source
+from assetsync.config.values import is_inside
 from assetsync.errors import ConfigError
 
 KEY_VARIABLE = "ASSETSYNC_API_KEY"
@@ -35,11 +35,10 @@ def read_api_key(config: SiteConfig, environ: Mapping[str, str]) -> SecretStr:
     Raise ConfigError if there is no key, if the value cannot be a key, or if the key's file or the ledger is inside the
     tree through a link, which `load` cannot detect: the key would be uploaded, and the ledger written into the tree.
     """
-    root = Path(os.path.realpath(config.root))
     file = key_file(config, environ)
     named_by = _BESIDE if config.service.api_key_file is None else "service.api_key_file"
     for name, path in ((f"{file} ({named_by})", file), ("ledger", config.ledger)):
-        if path is not None and Path(os.path.realpath(path)).is_relative_to(root):
+        if path is not None and is_inside(path, config.root):
             problem = "it is inside root" + ("" if path.is_relative_to(config.root) else ", through a link")
             raise _error(name, problem, "move it elsewhere: files inside root are uploaded")
     if file is not None:

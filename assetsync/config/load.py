@@ -119,16 +119,15 @@ def _across(document: Document) -> Iterator[Problem]:
             path = ("schedule", name)
             yield Problem(path, "it has no value", "write an interval, a cron line, or off", *document.mark(path))
     yield from _doubled_folders(document, value.get("folders"))
-    root, ledger = value.get("root"), value.get("ledger")
-    service = value.get("service")
+    root, service = value.get("root"), value.get("service")
     key_file = service.get("api_key_file") if isinstance(service, dict) else None
-    if isinstance(root, str) and isinstance(key_file, str) and PurePosixPath(key_file).is_relative_to(root):
-        hint = "move it elsewhere, such as /etc/assetsync, because files in the tree are uploaded"
-        path = ("service", "api_key_file")
-        yield Problem(path, "it is inside root", hint, *document.mark(path))
-    if isinstance(root, str) and isinstance(ledger, str) and PurePosixPath(ledger).is_relative_to(root):
-        hint = "move it elsewhere, such as /var/lib/assetsync, because assetsync never writes into the tree"
-        yield Problem(("ledger",), "it is inside root", hint, *document.mark(("ledger",)))
+    for at, place, elsewhere in (
+        (("service", "api_key_file"), key_file, "/etc/assetsync, because files in the tree are uploaded"),
+        (("ledger",), value.get("ledger"), "/var/lib/assetsync, because assetsync never writes into the tree"),
+    ):
+        if isinstance(root, str) and isinstance(place, str) and PurePosixPath(place).is_relative_to(root):
+            hint = f"move it elsewhere, such as {elsewhere}"
+            yield Problem(at, "it is inside root", hint, *document.mark(at))
 
 
 def _doubled_folders(document: Document, folders: Plain) -> Iterator[Problem]:

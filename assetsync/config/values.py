@@ -5,6 +5,7 @@ the fix. Durations become seconds (float), sizes and rates become bytes (int). W
 exists is left to `check`.
 """
 
+import os
 import re
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
@@ -245,6 +246,11 @@ def absolute(value: object) -> Path:
     if _NOT_IN_PATH.search(value) or ".." in value.split("/"):
         raise Unusable("it holds `..` or a control character", "write the full path")
     return Path("/" + value.lstrip("/"))
+
+
+def is_inside(path: Path, folder: Path) -> bool:
+    """Return whether a path lies in a folder, or is the folder, after all links of both are followed."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def below_root(value: object) -> str:
