@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -41,29 +42,6 @@ from assetsync.sync.context import Heartbeat
 from assetsync.sync.runtime_state import RuntimeState
 
 log = structlog.get_logger(__name__)
-
-
-class RuntimeInfo:
-    """The source of the live values; the page's threads call it, so it reads no ledger and does not block."""
-
-    def __init__(self, site: Site, work: Work, schedule: Schedule, pulse: Pulse) -> None:
-        self._site = site
-        self._work = work
-        self._schedule = schedule
-        self._pulse = pulse
-        self._started_at = site.context.clock.now()
-
-    def __call__(self) -> Live:
-        """Return the current values."""
-        return Live(
-            version=__version__,
-            started_at=self._started_at,
-            trust=self._work.watching.trust,
-            next_runs=self._schedule.next_runs(),
-            late=tuple(self._pulse.late()),
-            settling=len(self._site.settling),
-            adopted=self._site.context.progress.read().adopted,
-        )
 
 
 T = TypeVar("T")
@@ -106,8 +84,7 @@ class Daemon:
         self._signals = signals
         self._reread = reread
         self.clock = SystemClock()
-        self._reloaded = False
-        self._interrupted = False
+        self._end = Ended.STOPPED
         self._refused: tuple[float, str] | None = None
         self._failure: BaseException | None = None
         limit = min(_LIMIT, notifier.watchdog / 4) if notifier.watchdog else _LIMIT
@@ -126,7 +103,7 @@ class Daemon:
     def _open(self, notifications: Notifications) -> Ended:
         ledger = self._once_usable(lambda: open_ledger(self._config.ledger, site=self._config.site), notifications)
         if ledger is None:
-            return self._ended()
+            return self._end
         metrics = Metrics(self._config.site)
         service = make_service(self._config, self._key)
         silence = self._config.service.read_timeout + self._config.service.connect_timeout + self._limit
@@ -146,12 +123,7 @@ class Daemon:
             ledger.close()
         if self._failure is not None:
             raise self._failure
-        return self._ended()
-
-    def _ended(self) -> Ended:
-        if self._reloaded:
-            return Ended.RELOADED
-        return Ended.INTERRUPTED if self._interrupted else Ended.STOPPED
+        return self._end
 
     def _once_usable(self, begin: Callable[[], T], notifications: Notifications) -> T | None:
         """Return the result of `begin`, which needs the ledger; return None after a stop.
@@ -205,7 +177,8 @@ class Daemon:
         schedule = self._once_usable(begin, notifications)
         if schedule is None:
             return
-        board = Board(self._config, ledger, self.clock, metrics, RuntimeInfo(site, work, schedule, self._pulse))
+        live = partial(self._live, site, work, schedule, self.clock.now())
+        board = Board(self._config, ledger, self.clock, metrics, live)
         listen = self._config.status.listen
         server = None if listen is None else Server(listen, board.answers())
         loops += [self._loop("notify", notifications.step)] if notifications else []
@@ -223,7 +196,7 @@ class Daemon:
             self._failure = self._failure or error
             raise
         finally:
-            if self._reloaded:
+            if self._end is Ended.RELOADED:
                 self._notifier.reloading(self.clock.steady())
             else:
                 # Not in a reload: after STOPPING=1 systemd kills the process at the end of TimeoutStopSec.
@@ -238,6 +211,18 @@ class Daemon:
             self._note_end(site.runtime_state)
             if self._failure is not None:
                 notifications.ended(self._failure)
+
+    def _live(self, site: Site, work: Work, schedule: Schedule, started_at: float) -> Live:
+        """Return the live values; the page's threads call this, so it reads no ledger and does not block."""
+        return Live(
+            version=__version__,
+            started_at=started_at,
+            trust=work.watching.trust,
+            next_runs=schedule.next_runs(),
+            late=tuple(self._pulse.late()),
+            settling=len(site.settling),
+            adopted=site.context.progress.read().adopted,
+        )
 
     def _note_end(self, runtime_state: RuntimeState) -> None:
         try:
@@ -268,14 +253,14 @@ class Daemon:
 
     def _heed(self, signals: frozenset[int]) -> None:
         if signals & STOP:
-            self._interrupted = signal.SIGINT in signals
+            self._end = Ended.INTERRUPTED if signal.SIGINT in signals else Ended.STOPPED
             self.clock.stop.set()
         elif signals & RELOAD:
             mistakes = self._reread()
             if mistakes:
                 self._refused = self.clock.now(), redact("; ".join(mistakes))
             else:
-                self._reloaded = True
+                self._end = Ended.RELOADED
                 self.clock.stop.set()
 
     def _note_refusal(self, ledger: Ledger) -> None:

@@ -154,7 +154,7 @@ class HeartbeatService:
     def upload(self, request: UploadRequest, body: Body) -> Sent:
         """Post one file; each chunk sent is a heartbeat."""
         self._alive(self._silence)
-        return self._service.upload(request, TappedBody(body, lambda _length: self._tick()))
+        return self._service.upload(request, TappedBody(body, lambda _length: self._alive(self._silence)))
 
     def connection(self) -> UploadConnection | None:
         """Return a connection for the event loop, whose own heartbeat does not depend on a post."""
@@ -164,8 +164,15 @@ class HeartbeatService:
     def search(self, request: SearchRequest) -> Iterator[Iterator[Asset]]:
         """Open one search; the call and every `_ROWS`-th row are heartbeats."""
         self._alive(self._silence)
+
+        def beating(assets: Iterator[Asset]) -> Iterator[Asset]:
+            for number, asset in enumerate(assets):
+                if number % _ROWS == 0:
+                    self._alive(self._silence)
+                yield asset
+
         with self._service.search(request) as assets:
-            yield self._rows(assets)
+            yield beating(assets)
 
     def index(self, assetids: Sequence[str]) -> str:
         """Request indexing; the call is a heartbeat."""
@@ -175,12 +182,3 @@ class HeartbeatService:
     def close(self) -> None:
         """Close every connection."""
         self._service.close()
-
-    def _rows(self, assets: Iterator[Asset]) -> Iterator[Asset]:
-        for number, asset in enumerate(assets):
-            if number % _ROWS == 0:
-                self._tick()
-            yield asset
-
-    def _tick(self) -> None:
-        self._alive(self._silence)

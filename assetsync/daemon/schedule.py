@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
 
 import structlog
-from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent
+from apscheduler.events import EVENT_JOB_ERROR
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.combining import OrTrigger
@@ -61,11 +61,10 @@ class Schedule:
     def __init__(self, times: Times, work: Work, clock: Clock, *, failed: Callable[[BaseException], None]) -> None:
         self._clock = clock
         self._ahead = clock.now() - clock.steady()
-        self._failed = failed
         self._scheduler = BackgroundScheduler(
             timezone=_ZONE, job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}, daemon=True
         )
-        self._scheduler.add_listener(self._on_error, EVENT_JOB_ERROR)
+        self._scheduler.add_listener(lambda event: failed(event.exception), EVENT_JOB_ERROR)
         jobs = {
             "rescan": work.want_scan,
             "index": work.reading.want_index,
@@ -109,9 +108,6 @@ class Schedule:
     def next_runs(self) -> dict[str, float]:
         """Return the next start of each job, in seconds since the epoch; jobs that are off are left out."""
         return {job.id: job.next_run_time.timestamp() for job in self._scheduler.get_jobs() if job.next_run_time}
-
-    def _on_error(self, event: JobExecutionEvent) -> None:
-        self._failed(event.exception)
 
 
 def _first(name: str, trigger: BaseTrigger, work: Work) -> dict[str, datetime | None]:

@@ -32,8 +32,9 @@ class Watching:
         self._hints = hints
         self._want_scan = want_scan
         self._patience = patience
-        self._always_polls = not self._can_watch()
-        self._is_of_use = not self._always_polls and site.config.watch.mode != "off"
+        mode = site.config.watch.mode
+        self._always_polls = mode == "polling" or (mode == "auto" and bool(network_mounts(bytes(site.config.root))))
+        self._is_of_use = not self._always_polls and mode != "off"
         self._watcher: Watcher | None = None
         self._refused = False
         """Whether the kernel refused the last attempt to start a watcher."""
@@ -140,15 +141,22 @@ class Watching:
 
     def _begin(self) -> None:
         """Start a watcher; if the kernel refuses it, log that once and poll until a retry works."""
+        config = self._site.config
         try:
-            watcher = self._make()
+            watcher = Watcher(
+                bytes(config.root),
+                outermost(self._site.plan.folders()),
+                bytes(config.ledger) + b".canary",
+                hint=self._hints.add,
+                lost=self._lost,
+            )
             watcher.start(self._clock.steady())
         except OSError as error:
             self._watcher = None
             self._next_canary = self._clock.steady() + _CANARY_EVERY
             if not self._refused:
                 # An error if the configuration asks for inotify, else a warning.
-                say = log.error if self._site.config.watch.mode == "inotify" else log.warning
+                say = log.error if config.watch.mode == "inotify" else log.warning
                 say(
                     "no folder can be watched; the tree is scanned every minute instead",
                     why=error.strerror,
@@ -162,19 +170,3 @@ class Watching:
             log.warning("the tree can be watched again")
             # The scan finds the changes since, and `check_coverage` after it whether all folders are watched now.
             self._want_scan("the tree can be watched again")
-
-    def _make(self) -> Watcher:
-        config = self._site.config
-        return Watcher(
-            bytes(config.root),
-            outermost(self._site.plan.folders()),
-            bytes(config.ledger) + b".canary",
-            hint=self._hints.add,
-            lost=self._lost,
-        )
-
-    def _can_watch(self) -> bool:
-        root, mode = bytes(self._site.config.root), self._site.config.watch.mode
-        if mode == "auto":
-            return not network_mounts(root)
-        return mode != "polling"

@@ -232,18 +232,18 @@ class Notifications:
         self._ledger = None
 
 
-def notify_once(site: Site, environ: Mapping[str, str], *, patience: float = _PATIENCE) -> None:
-    """Report the current problems at the end of a single run, within `patience` seconds.
+def notify_once(site: Site, environ: Mapping[str, str]) -> None:
+    """Report the current problems at the end of a single run, within `_PATIENCE` seconds.
 
     A pause that ended the run counts as an outage at once, because the next run may be an hour away. Raises
     LedgerDamaged, and ConfigError as `receivers` does.
     """
     ledger, breaker, now = site.context.ledger, site.circuit_breaker, site.context.clock.now
-    notifications = Notifications(site.config, environ, site.context.clock, _log_failure)
+
+    def failed(error: BaseException) -> None:
+        log.error("a channel of notices ends because of an unforeseen error", exc_info=error)
+
+    notifications = Notifications(site.config, environ, site.context.clock, failed)
     notifications.attach(ledger, lambda reported: current_problems(ledger, breaker.pause, None, reported, now()))
     notifications.step(AT_ONCE)
-    notifications.close(patience)
-
-
-def _log_failure(error: BaseException) -> None:
-    log.error("a channel of notices ends because of an unforeseen error", exc_info=error)
+    notifications.close(_PATIENCE)

@@ -1,7 +1,7 @@
 """Read the status of a site from the ledger into one value, without writing; what keeps it from being in sync.
 
 The form is left to others: sentences to `sentences`, JSON to `document`, the page to `page`, metrics to `metrics`.
-Values that only the running process knows come from `RuntimeInfo` in `daemon.daemon`.
+Values that only the running process knows (`Live`) come from `daemon.daemon`.
 """
 
 from dataclasses import dataclass, field
@@ -224,7 +224,7 @@ def undecided_folders(config: SiteConfig, ledger: LedgerView) -> tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """How far the watcher can be trusted.
+    """How far the watcher can be trusted; the fields are the keys of `watch` in `/status.json`.
 
     `watched` counts the folders that the kernel watches for this process, `folders` the folders of the mapped trees.
     Both are as of the last scan, None before the first. `limit` is fs.inotify.max_user_watches. With `polling` the tree

@@ -265,12 +265,12 @@ def test_refused_watcher_is_retried_regularly(make_world, clock, monkeypatch):
     asked, wanted = [], []
     monkeypatch.setattr(watching, "_want_scan", wanted.append)
 
-    def refuse() -> None:
+    def refuse(*_args, **_options) -> None:
         asked.append(clock.steady())
         raise OSError(errno.EMFILE, "inotify instance limit reached")
 
     with monkeypatch.context() as patch:
-        patch.setattr(watching, "_make", refuse)
+        patch.setattr("assetsync.daemon.watching.Watcher", refuse)
         watching.start()
         for _ in range(121):
             clock.advance(1)
