@@ -6,7 +6,7 @@ HTTP, and the decision which requests are answered, are left to `server`.
 import json
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 
 from assetsync import guide
@@ -115,23 +115,13 @@ class Board:
 
     def _as_json(self) -> Reply:
         live = self._live()
-        trust = live.trust
         daemon = {
             "version": live.version,
             "started_at": moment(live.started_at),
             "late": list(live.late),
             "settling": live.settling,
             "next_runs": {job: moment(at) for job, at in live.next_runs.items()},
-            "watch": {
-                "mode": trust.mode,
-                "polling": trust.polling,
-                "watched": trust.watched,
-                "folders": trust.folders,
-                "limit": trust.limit,
-                "overflows": trust.overflows,
-                "made_anew": trust.made_anew,
-                "canary_at": moment(trust.canary_at),
-            },
+            "watch": asdict(live.trust) | {"canary_at": moment(live.trust.canary_at)},
         }
         text = redact(json.dumps(as_object(self.standing()) | {"daemon": daemon}))
         return Reply(200, "application/json", text.encode() + b"\n")

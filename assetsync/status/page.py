@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from importlib.resources import files as resources
 from typing import Any
 
@@ -161,11 +162,7 @@ def coded(text: str) -> Markup:
 def _said(standing: Standing, live: Live, now: float) -> dict[str, Any]:
     """Return the values that the template shows."""
     counts, pause, scan, oldest = standing.counts, standing.paused, standing.last_scan, standing.oldest
-
-    def ago(seconds: float | None) -> When:
-        if seconds is None:
-            return When("not yet", None)
-        return When(f"{span(now - seconds)} ago", moment(seconds))
+    ago = partial(_ago, now)
 
     def tiles(states: tuple[tuple[State, str, str], ...]) -> list[dict[str, Any]]:
         return [{"state": s, "name": name, "means": means, "count": counts.of(s)} for s, name, means in states]
@@ -234,12 +231,16 @@ def _said(standing: Standing, live: Live, now: float) -> dict[str, Any]:
     }
 
 
+def _ago(now: float, seconds: float | None) -> When:
+    return When("not yet", None) if seconds is None else When(f"{span(now - seconds)} ago", moment(seconds))
+
+
 def _job(job: str, standing: Standing, live: Live, now: float) -> dict[str, Any]:
     run, following = standing.last_runs.get(job), live.next_runs.get(job)
     return {
         "name": job,
         "does": _WORK[job],
-        "last": When("not yet", None) if run is None else When(f"{span(now - run.at)} ago", moment(run.at)),
+        "last": _ago(now, None if run is None else run.at),
         "took": "-" if run is None or run.seconds is None else _took(run.seconds),
         "next": When("off", None) if following is None else When(f"in {span(following - now)}", moment(following)),
     }

@@ -217,12 +217,13 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _SILENCE
 
     def do_GET(self) -> None:
-        """Answer with a body."""
-        self._answer()
+        """Answer GET, and HEAD without the body."""
+        self.server.set_busy(self.connection, is_busy=True)
+        reply = self._reply()
+        self.server.set_busy(self.connection, is_busy=False)
+        self._send(reply)
 
-    def do_HEAD(self) -> None:
-        """Answer without the body."""
-        self._answer()
+    do_HEAD = do_GET  # noqa: N815 - the name is http.server's
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
         """Answer a request that http.server refuses; the answer contains nothing of the request."""
@@ -233,12 +234,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is http.server's
         """Log nothing: a page that refreshes itself would fill the journal."""
-
-    def _answer(self) -> None:
-        self.server.set_busy(self.connection, is_busy=True)
-        reply = self._reply()
-        self.server.set_busy(self.connection, is_busy=False)
-        self._send(reply)
 
     def _reply(self) -> Reply:
         local = str(self.connection.getsockname()[0])
