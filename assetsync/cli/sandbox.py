@@ -12,7 +12,7 @@ from assetsync.sandbox import Sandbox, SandboxSettings, serve
 from assetsync.sandbox.settings import DIALECTS, INDEX_MODES, STARTROWS
 
 _KEY = "sandbox-key"
-_DIGITS = 5  # the most digits of a port
+_DIGITS, _LAST_PORT = 5, 65535
 _FOLDERS = ("A6CE649FAA5F434EB513CA15656AB5AA=photos", "0123456789ABCDEF0123456789ABCDEF=documents")
 
 
@@ -92,7 +92,7 @@ def command(
       curl -H 'Content-Type: application/json' http://127.0.0.1:8790/_sandbox/assets -d '{"id": "ID", "delete": true}'
     """
     host, _, port = listen.rpartition(":")
-    if not host or not (port.isascii() and port.isdecimal() and len(port) <= _DIGITS):
+    if not host or not (port.isascii() and port.isdecimal() and len(port) <= _DIGITS and int(port) <= _LAST_PORT):
         raise UsageError(f"{listen!r} is no address to listen on", hint="write it such as 127.0.0.1:8790")
     given = dict(pair.partition("=")[::2] for pair in folders or _FOLDERS)
     made = SandboxSettings(

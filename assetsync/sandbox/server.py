@@ -15,16 +15,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from assetsync.errors import UsageError
 from assetsync.sandbox.faults import FaultBoard, FaultRule
 from assetsync.sandbox.settings import SandboxSettings
 from assetsync.sandbox.store import DATABASE, FILES, INCOMING, Store, StoredAsset
-
-if TYPE_CHECKING:
-    from assetsync.sandbox.connection import Running
-
 
 _LOCK: Final = "sandbox.lock"
 
@@ -38,12 +34,11 @@ class Sandbox:
         self._board = FaultBoard(settings.seed)
         self._held = ExitStack()
         self._store: Store | None = None
-        self._running: Running | None = None
         self._port = settings.port
 
     def start(self) -> None:
         """Start to answer; raise UsageError if the extra is not installed, or the port or the folder is unavailable."""
-        if self._running is not None:
+        if self._store is not None:
             raise UsageError("The sandbox is already running", hint="stop it first")
         try:
             # Imported here, because only a sandbox that starts needs the extra.
@@ -56,23 +51,18 @@ class Sandbox:
             ) from exc
         with ExitStack() as held:
             listening = held.enter_context(listen(self.settings.host, self._port))
-            data_dir = self.settings.data_dir
-            if data_dir is None:
-                data_dir = Path(held.enter_context(_temporary()))
+            data_dir = self.settings.data_dir or Path(held.enter_context(_temporary()))
             held.enter_context(_taken(data_dir))
             store = Store(data_dir, self.settings, self._clock)
             held.callback(store.close)
-            self._running = Running(make_app(self.settings, store, self._board), listening)
+            held.callback(Running(make_app(self.settings, store, self._board), listening).stop)
             self._port, self._store = listening.getsockname()[1], store
             self._held = held.pop_all()
 
     def stop(self) -> None:
         """Stop answering; remove the stored data if the settings name no data folder."""
-        if self._running is not None:
-            self._running.stop()
-            self._running = None
-        self._store = None
         self._held.close()
+        self._store = None
 
     def __enter__(self) -> Self:
         self.start()

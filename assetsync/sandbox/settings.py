@@ -1,17 +1,18 @@
 """The settings of a sandbox, fixed while it runs. `faults` holds what can be switched while it runs."""
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Literal, TypeAlias, get_args
 
-from assetsync.errors import UsageError
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
-DIALECTS: Final = ("observed", "documented")
-INDEX_MODES: Final = ("adds", "noop", "wipes")
-STARTROWS: Final = ("row", "page")
-_HIGHEST_PORT: Final = 65535
+Dialect: TypeAlias = Literal["observed", "documented"]
+IndexMode: TypeAlias = Literal["adds", "noop", "wipes"]
+StartRow: TypeAlias = Literal["row", "page"]
+DIALECTS, INDEX_MODES, STARTROWS = get_args(Dialect), get_args(IndexMode), get_args(StartRow)
+_Seconds: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,52 +36,31 @@ class SandboxSettings:
     this name in `renamefilebody`. With `renditions` a search returns a second row, of a smaller rendition, for each
     processed picture, unless `showrenditions=false`.
 
-    Raise UsageError for any other value.
+    Raise ValueError for any other value.
     """
 
     api_key: str = field(default="sandbox-key", repr=False)
     folders: Mapping[str, str] = field(default_factory=dict)
     auto_folders: bool = False
     host: str = "127.0.0.1"
-    port: int = 0
+    port: Annotated[int, Field(ge=0, le=65535)] = 0
     data_dir: Path | None = None
-    dialect: str = "observed"
-    index_mode: str = "noop"
-    startrow: str = "row"
+    dialect: Dialect = "observed"
+    index_mode: IndexMode = "noop"
+    startrow: StartRow = "row"
     twice: bool = False
     renditions: bool = False
     md5: bool = True
     latin1: bool = False
     renames: bool = False
     self_index: bool = True
-    index_delay: float = 0.0
-    processing_delay: float = 0.0
-    latency: float = 0.0
+    index_delay: _Seconds = 0.0
+    processing_delay: _Seconds = 0.0
+    latency: _Seconds = 0.0
     duplicate_check: bool = False
     max_content_length: int | None = None
     keep_alive: bool = False
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Raise UsageError for a value that the sandbox cannot use."""
-        for name, value, allowed in (
-            ("dialect", self.dialect, DIALECTS),
-            ("index_mode", self.index_mode, INDEX_MODES),
-            ("startrow", self.startrow, STARTROWS),
-        ):
-            if value not in allowed:
-                raise UsageError(f"The sandbox has no {name} {value!r}", hint=f"use one of {', '.join(allowed)}")
-        if not 0 <= self.port <= _HIGHEST_PORT:
-            raise UsageError(
-                f"The sandbox cannot listen on port {self.port}", hint="choose another, or 0 for a free one"
-            )
-        for name, seconds in (
-            ("index_delay", self.index_delay),
-            ("processing_delay", self.processing_delay),
-            ("latency", self.latency),
-        ):
-            if not 0 <= seconds < math.inf:
-                raise UsageError(f"The sandbox cannot wait {seconds} seconds", hint=f"give {name} as 0 or more")
 
     @property
     def documented(self) -> bool:

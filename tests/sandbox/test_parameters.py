@@ -108,9 +108,7 @@ def test_twice_setting_doubles_index_rows(make_caller, dialect):
 
 @pytest.mark.parametrize("wrong", ["pages", ""])
 def test_a_setting_that_is_none_is_refused(make_caller, wrong):
-    from assetsync.errors import UsageError
-
-    with pytest.raises(UsageError, match="startrow"):
+    with pytest.raises(ValueError, match="startrow"):
         make_caller(startrow=wrong)
 
 
