@@ -7,15 +7,12 @@ import io
 import os
 import random
 import zipfile
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
-from PIL import Image, ImageDraw
-
-Colour = tuple[int, int, int]
+from PIL import Image, ImageDraw, ImageOps
 
 _SIZE = (960, 640)
-_HORIZON = 400
 
 _SIDECARS = {
     "photos/_folder.yaml": "keywords: [coast, sample]\nlocation: Tromsø, NO\n",
@@ -40,10 +37,11 @@ def make_tree(root: Path) -> None:
         (root / folder).mkdir(parents=True)
     for name, text in (_SIDECARS | _TEXTS).items():
         (root / name).write_text(text, "utf-8")
-    _save(root / "photos/harbour.jpg", _harbour)
-    _save(root / "photos/mountains.jpg", _mountains)
-    _save(root / "photos/town.png", _town)
-    _save(root / "photos/2026/sunrise.jpg", _sunrise)
+    photos = root / "photos"
+    _draw(photos / "harbour.jpg", "#3c508c", "#fab478", "#ffe196", ("#284670",))
+    _draw(photos / "mountains.jpg", "#5a96dc", "#dcebf5", "#fffae6", ("#96a5be", "#5f7882", "#325546"))
+    _draw(photos / "town.png", "#78b4e6", "#ebf0f5", "#fffae6", ("#c8503c", "#787873"))
+    _draw(photos / "2026/sunrise.jpg", "#5a3c78", "#ff9650", "#ffdc78", ("#463250", "#281e32"))
     (root / "documents/report.pdf").write_bytes(_pdf("Report 007", "The harbour, seen from the hill"))
     (root / "documents/archive.zip").write_bytes(_zip(_TEXTS))
 
@@ -54,7 +52,7 @@ def change_tree(root: Path) -> list[str]:
         notes.write("And again at 17:55.\n")
     (root / "photos/town.png").rename(root / "photos/2026/old town.png")
     os.utime(root / "photos/mountains.jpg")
-    _save(root / "photos/2026/night.jpg", _night)
+    _draw(root / "photos/2026/night.jpg", "#05081e", "#1e2850", "#f5f0e6", ("#0a0f19",))
     (root / "documents/minutes.txt").write_text("Minutes: the harbour was looked at.\n", "utf-8")
     return [
         "changed documents/notes.txt",
@@ -65,100 +63,16 @@ def change_tree(root: Path) -> list[str]:
     ]
 
 
-def _save(path: Path, draw: Callable[[ImageDraw.ImageDraw], None]) -> None:
-    picture = Image.new("RGB", _SIZE)
-    draw(ImageDraw.Draw(picture))
+def _draw(path: Path, top: str, bottom: str, disc: str, hills: Sequence[str]) -> None:
+    """Draw a landscape: a sky from one colour to another, a sun or moon, and chains of hills, the farthest first."""
+    picture = ImageOps.colorize(Image.linear_gradient("L").resize(_SIZE), black=top, white=bottom)
+    draw = ImageDraw.Draw(picture)
+    chance = random.Random(path.name)  # noqa: S311 - where the disc and the hills are
+    draw.circle((chance.randint(200, _SIZE[0] - 200), 120), 60, fill=disc)
+    for number, colour in enumerate(hills, start=2):
+        tops = [(x, 160 * number - chance.randint(0, 120)) for x in range(0, _SIZE[0] + 120, 120)]
+        draw.polygon([(0, _SIZE[1]), *tops, (_SIZE[0] + 120, _SIZE[1])], fill=colour)
     picture.save(path)
-
-
-def _sky(draw: ImageDraw.ImageDraw, top: Colour, bottom: Colour, height: int = _SIZE[1]) -> None:
-    """Fill the upper `height` pixels with a gradient."""
-    for y in range(height):
-        share = y / height
-        colour = tuple(round(a + (b - a) * share) for a, b in zip(top, bottom, strict=True))
-        draw.line([(0, y), (_SIZE[0], y)], fill=colour)
-
-
-def _disc(draw: ImageDraw.ImageDraw, x: int, y: int, radius: int, colour: Colour) -> None:
-    draw.ellipse([x - radius, y - radius, x + radius, y + radius], fill=colour)
-
-
-def _ridge(draw: ImageDraw.ImageDraw, base: int, height: int, colour: Colour, seed: int) -> None:
-    """Draw a chain of hills across the picture, filled down to the bottom."""
-    chance = random.Random(seed)  # noqa: S311 - the shape of a hill
-    points = [(x, base - chance.randint(height // 4, height)) for x in range(0, _SIZE[0] + 120, 120)]
-    draw.polygon([(0, _SIZE[1]), *points, (_SIZE[0], _SIZE[1])], fill=colour)
-
-
-def _water(draw: ImageDraw.ImageDraw, colour: Colour, light: Colour) -> None:
-    draw.rectangle([0, _HORIZON, *_SIZE], fill=colour)
-    chance = random.Random(7)  # noqa: S311 - where the waves glitter
-    for _ in range(160):
-        y = chance.randint(_HORIZON + 5, _SIZE[1])
-        x = chance.randint(0, _SIZE[0])
-        draw.line([(x, y), (x + (y - _HORIZON) // 3, y)], fill=light, width=2)
-
-
-def _boat(draw: ImageDraw.ImageDraw, x: int, y: int, size: int, colour: Colour) -> None:
-    draw.polygon(
-        [(x - size, y), (x + size, y), (x + size * 2 // 3, y + size // 3), (x - size * 2 // 3, y + size // 3)],
-        fill=colour,
-    )
-    draw.line([(x, y), (x, y - size * 3 // 2)], fill=colour, width=4)
-    draw.polygon([(x + 6, y - size * 3 // 2), (x + 6, y - 8), (x + size * 4 // 5, y - 8)], fill=(245, 240, 230))
-
-
-def _house(draw: ImageDraw.ImageDraw, x: int, ground: int, height: int, colour: Colour) -> None:
-    draw.rectangle([x, ground - height, x + 90, ground], fill=colour)
-    draw.polygon(
-        [(x - 8, ground - height), (x + 45, ground - height - 50), (x + 98, ground - height)], fill=(90, 45, 40)
-    )
-    for row in range(2):
-        for column in range(2):
-            left, top = x + 16 + 36 * column, ground - height + 18 + 44 * row
-            draw.rectangle([left, top, left + 22, top + 26], fill=(250, 225, 140))
-
-
-def _harbour(draw: ImageDraw.ImageDraw) -> None:
-    _sky(draw, (60, 80, 140), (250, 180, 120), _HORIZON)
-    _disc(draw, 700, 340, 50, (255, 225, 150))
-    _water(draw, (40, 70, 110), (240, 190, 140))
-    for x, y, size in ((180, 450, 60), (420, 500, 90), (760, 440, 45)):
-        _boat(draw, x, y, size, (110, 40, 40))
-
-
-def _mountains(draw: ImageDraw.ImageDraw) -> None:
-    _sky(draw, (90, 150, 220), (220, 235, 245))
-    for base, height, colour, seed in (
-        (420, 320, (150, 165, 190), 1),
-        (520, 260, (95, 120, 130), 2),
-        (620, 180, (50, 85, 70), 3),
-    ):
-        _ridge(draw, base, height, colour, seed)
-
-
-def _town(draw: ImageDraw.ImageDraw) -> None:
-    _sky(draw, (120, 180, 230), (235, 240, 245))
-    draw.rectangle([0, 520, *_SIZE], fill=(120, 120, 115))
-    colours: tuple[Colour, ...] = ((200, 80, 60), (225, 175, 75), (80, 130, 160), (235, 230, 220))
-    for position, x in enumerate(range(20, 900, 115)):
-        _house(draw, x, 520, 150 + 37 * (position * 5 % 4), colours[position % len(colours)])
-
-
-def _sunrise(draw: ImageDraw.ImageDraw) -> None:
-    _sky(draw, (90, 60, 120), (255, 150, 80), _HORIZON)
-    _disc(draw, 480, _HORIZON, 110, (255, 220, 120))
-    _water(draw, (70, 50, 90), (255, 190, 110))
-
-
-def _night(draw: ImageDraw.ImageDraw) -> None:
-    _sky(draw, (5, 8, 30), (30, 40, 80))
-    chance = random.Random(4)  # noqa: S311 - where the stars are
-    for _ in range(120):
-        _disc(draw, chance.randint(0, _SIZE[0]), chance.randint(0, 420), chance.randint(1, 2), (240, 240, 220))
-    _disc(draw, 760, 130, 55, (240, 235, 210))
-    _disc(draw, 785, 118, 50, (9, 13, 38))
-    _ridge(draw, 600, 160, (10, 15, 25), 5)
 
 
 def _pdf(title: str, line: str) -> bytes:

@@ -14,7 +14,7 @@ from typing import Self
 
 from assetsync.app import build
 from assetsync.clock import SystemClock
-from assetsync.config import SiteConfig, load_config, read_api_key
+from assetsync.config import load_config, read_api_key
 from assetsync.demo.sample import change_tree, make_tree
 from assetsync.errors import UsageError
 from assetsync.ledger.ledger import open_ledger, read_ledger
@@ -108,7 +108,7 @@ class Stage:
 
     def reconcile(self, progress: Progress) -> Report:
         """Run once over the tree, as `assetsync reconcile` does, and return the report."""
-        config = self._config()
+        config = load_config(self.config_file, os.environ)
         key = read_api_key(config, {})
         register_secret(key)
         with (
@@ -127,9 +127,6 @@ class Stage:
         """Return the ledger's row of every path."""
         with closing(read_ledger(self.ledger_file)) as ledger:
             return list(ledger.reports.files())
-
-    def _config(self) -> SiteConfig:
-        return load_config(self.config_file, os.environ)
 
 
 def _quoted(path: Path) -> str:
