@@ -7,12 +7,13 @@ import click
 
 from assetsync.cli.options import Decorator, seconds, with_json
 from assetsync.cli.output import note, write, write_json
+from assetsync.config.document.fields import Unusable
+from assetsync.config.values import listen as address
 from assetsync.errors import UsageError
 from assetsync.sandbox import Sandbox, SandboxSettings, serve
 from assetsync.sandbox.settings import DIALECTS, INDEX_MODES, STARTROWS
 
 _KEY = "sandbox-key"
-_DIGITS, _LAST_PORT = 5, 65535
 _FOLDERS = ("A6CE649FAA5F434EB513CA15656AB5AA=photos", "0123456789ABCDEF0123456789ABCDEF=documents")
 
 
@@ -91,15 +92,16 @@ def command(
         -d '{"faults": [{"kind": "answer_lost", "operation": "upload", "probability": 0.2}]}'
       curl -H 'Content-Type: application/json' http://127.0.0.1:8790/_sandbox/assets -d '{"id": "ID", "delete": true}'
     """
-    host, _, port = listen.rpartition(":")
-    if not host or not (port.isascii() and port.isdecimal() and len(port) <= _DIGITS and int(port) <= _LAST_PORT):
-        raise UsageError(f"{listen!r} is no address to listen on", hint="write it such as 127.0.0.1:8790")
+    try:
+        host, port = address(listen)
+    except Unusable as error:
+        raise UsageError(f"{listen!r} is no address to listen on", hint="write it such as 127.0.0.1:8790") from error
     given = dict(pair.partition("=")[::2] for pair in folders or _FOLDERS)
     made = SandboxSettings(
         api_key=key,
         folders={identifier: name or identifier for identifier, name in given.items()},
-        host=host.strip("[]"),
-        port=int(port),
+        host=host,
+        port=port,
         data_dir=directory,
         self_index=not no_self_index,
         md5=not no_md5,
