@@ -8,9 +8,7 @@ of the loops are in `work` and `readback`.
 import os
 import random
 import signal
-import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 from functools import partial
 from typing import TypeVar
@@ -108,8 +106,8 @@ class Daemon:
         service = make_service(self._config, self._key)
         silence = self._config.service.read_timeout + self._config.service.connect_timeout + self._limit
         try:
-            alive = HeartbeatService(service, self._alive, silence=silence)
-            heartbeat = Heartbeat(self._tick, self._thread_alive)
+            alive = HeartbeatService(service, partial(self._pulse.beat, silence))
+            heartbeat = Heartbeat(self._tick, self._pulse.expect)
             chance = random.SystemRandom()
             site = build(self._config, ledger, alive, self.clock, chance, heartbeat=heartbeat, meter=metrics)
             self._run(site, ledger, notifications, metrics)
@@ -299,21 +297,8 @@ class Daemon:
         self.clock.stop.set()
         self._signals.nudge()
 
-    def _alive(self, seconds: float) -> None:
-        self._pulse.extend(threading.current_thread().name, seconds)
-
-    @contextmanager
-    def _thread_alive(self) -> Iterator[None]:
-        """Expect heartbeats of the calling thread, which is no loop, until the block ends."""
-        name = threading.current_thread().name
-        self._pulse.beat(name)
-        try:
-            yield
-        finally:
-            self._pulse.forget(name)
-
     def _tick(self) -> bool:
-        self._pulse.extend(threading.current_thread().name, 0.0)
+        self._pulse.beat()
         return self.clock.stop.is_set()
 
 

@@ -50,7 +50,7 @@ _LEDGER_PAUSE = 5.0
 
 
 class Pulse:
-    """The deadline of each loop's next heartbeat; the watchdog is fed only while no loop is late."""
+    """The deadline of each thread's next heartbeat; the watchdog is fed only while no thread is late."""
 
     def __init__(self, clock: Clock, limit: float) -> None:
         self._clock = clock
@@ -58,27 +58,31 @@ class Pulse:
         self._lock = threading.Lock()
         self._until: dict[str, float] = {}
 
-    def beat(self, name: str, within: float = 0.0) -> None:
-        """Record a heartbeat of a loop; the next is due within the limit or `within` seconds, whichever is longer.
-
-        `within` is for calls that may be silent for longer than the limit.
-        """
+    @contextmanager
+    def expect(self) -> Iterator[None]:
+        """Expect heartbeats of the calling thread until the block ends."""
+        name = threading.current_thread().name
         with self._lock:
-            self._until[name] = self._clock.steady() + max(self._limit, within)
+            self._until[name] = self._clock.steady() + self._limit
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._until.pop(name, None)
 
-    def extend(self, name: str, within: float) -> None:
-        """Postpone the deadline as `beat` does, but only of a known loop: the calling thread may be none."""
+    def beat(self, within: float = 0.0) -> None:
+        """Record a heartbeat of the calling thread; do nothing if none is expected of it.
+
+        The next is due within the limit or `within` seconds, whichever is longer: a call may be silent for longer than
+        the limit.
+        """
+        name = threading.current_thread().name
         with self._lock:
             if name in self._until:
                 self._until[name] = self._clock.steady() + max(self._limit, within)
 
-    def forget(self, name: str) -> None:
-        """Remove the deadline of a loop that ended."""
-        with self._lock:
-            self._until.pop(name, None)
-
     def late(self) -> list[str]:
-        """Return the names of the loops that missed their deadline."""
+        """Return the names of the threads that missed their deadline."""
         now = self._clock.steady()
         with self._lock:
             return sorted(name for name, until in self._until.items() if now > until)
@@ -104,25 +108,20 @@ class Loop(threading.Thread):
         self._clock = clock
         self._pulse = pulse
         self._failed = failed
-        self._ledger_trouble: str | None = None
-
-    @property
-    def ledger_trouble(self) -> str | None:
+        self.ledger_trouble: str | None = None
         """Why the loop waits for the ledger; None if it does not wait."""
-        return self._ledger_trouble
 
     def run(self) -> None:
         """Repeat the step until the stop."""
+        pause = 0.0
         try:
-            pause = 0.0
-            while not self._clock.wait(pause):
-                self._pulse.beat(self.name)
-                pause = self._guarded()
-                self._pulse.beat(self.name, 2 * pause)
+            with self._pulse.expect():
+                while not self._clock.wait(pause):
+                    self._pulse.beat()
+                    pause = self._guarded()
+                    self._pulse.beat(2 * pause)
         except BaseException as error:  # noqa: BLE001 - passed to the main thread, which ends the program with it
             self._failed(error)
-        finally:
-            self._pulse.forget(self.name)
 
     def _guarded(self) -> float:
         try:
@@ -130,13 +129,13 @@ class Loop(threading.Thread):
         except LedgerDamaged:
             raise
         except LedgerError as error:
-            if self._ledger_trouble is None:
+            if self.ledger_trouble is None:
                 log.warning("waiting for the ledger", loop=self.name, detail=str(error))
-            self._ledger_trouble = str(error)
+            self.ledger_trouble = str(error)
             return _LEDGER_PAUSE
-        if self._ledger_trouble is not None:
+        if self.ledger_trouble is not None:
             log.warning("the ledger can be used again", loop=self.name)
-            self._ledger_trouble = None
+            self.ledger_trouble = None
         return pause
 
 
@@ -144,17 +143,16 @@ _ROWS = 500
 
 
 class HeartbeatService:
-    """A service that forwards every call and calls `alive` with the seconds of silence to expect."""
+    """A service that forwards every call, and calls `alive` at each sign that a call goes on."""
 
-    def __init__(self, service: Service, alive: Callable[[float], None], *, silence: float) -> None:
+    def __init__(self, service: Service, alive: Callable[[], None]) -> None:
         self._service = service
         self._alive = alive
-        self._silence = silence
 
     def upload(self, request: UploadRequest, body: Body) -> Sent:
         """Post one file; each chunk sent is a heartbeat."""
-        self._alive(self._silence)
-        return self._service.upload(request, TappedBody(body, lambda _length: self._alive(self._silence)))
+        self._alive()
+        return self._service.upload(request, TappedBody(body, lambda _length: self._alive()))
 
     def connection(self) -> UploadConnection | None:
         """Return a connection for the event loop, whose own heartbeat does not depend on a post."""
@@ -163,12 +161,12 @@ class HeartbeatService:
     @contextmanager
     def search(self, request: SearchRequest) -> Iterator[Iterator[Asset]]:
         """Open one search; the call and every `_ROWS`-th row are heartbeats."""
-        self._alive(self._silence)
+        self._alive()
 
         def beating(assets: Iterator[Asset]) -> Iterator[Asset]:
             for number, asset in enumerate(assets):
                 if number % _ROWS == 0:
-                    self._alive(self._silence)
+                    self._alive()
                 yield asset
 
         with self._service.search(request) as assets:
@@ -176,7 +174,7 @@ class HeartbeatService:
 
     def index(self, assetids: Sequence[str]) -> str:
         """Request indexing; the call is a heartbeat."""
-        self._alive(self._silence)
+        self._alive()
         return self._service.index(assetids)
 
     def close(self) -> None:
