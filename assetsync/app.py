@@ -31,7 +31,7 @@ from assetsync.sync.readback.archive_members import Members
 from assetsync.sync.readback.auditor import Auditor, PendingAudits
 from assetsync.sync.readback.drift import Drift
 from assetsync.sync.readback.indexer import Indexer
-from assetsync.sync.readback.missing import Missing
+from assetsync.sync.readback.missing import MissingAssets
 from assetsync.sync.readback.verifier import Verifier
 from assetsync.sync.rescan import Rescan
 from assetsync.sync.root_identity import RootIdentity
@@ -68,7 +68,7 @@ class Site:
     plan: Plan
     settling: Settling
     intake: Intake
-    looking: Intake
+    single_looks: Intake
     root_identity: RootIdentity
     brakes: Brakes
     folder_listing: FolderListing
@@ -150,10 +150,10 @@ class Site:
     def trouble(self, error: ServiceError) -> None:
         """Report a failed look-up to the circuit breaker, and log the pause that begins with it."""
         reason, retry_after = code_and_wait(error)
-        if self.circuit_breaker.trouble(reason, str(error), retry_after, looking=True):
+        if self.circuit_breaker.trouble(reason, str(error), retry_after, by_lookup=True):
             log.warning("paused", reason=reason, detail=str(error))
 
-    def probe(self) -> bool:
+    def check_health(self) -> bool:
         """Return whether the service answers a minimal request; during a pause this ends or prolongs the pause."""
         try:
             # If it is another service, it answers all the same, and the wait is for an operator.
@@ -161,9 +161,9 @@ class Site:
                 self.health_check.ask()
         except ServiceError as error:
             reason, retry_after = code_and_wait(error)
-            self.circuit_breaker.trouble(reason, str(error), retry_after, probed=True)
+            self.circuit_breaker.trouble(reason, str(error), retry_after, by_check=True)
             return False
-        self.circuit_breaker.answered()
+        self.circuit_breaker.health_check_answered()
         return True
 
 
@@ -201,11 +201,11 @@ def build(
         for rest in (config.watch.settle, *(mapping.settle for mapping in plan.mappings.all))
     )
     settling = Settling()
-    # Missing files above the limit are kept too: they are recorded after `resume`.
+    # MissingAssets files above the limit are kept too: they are recorded after `resume`.
     rules = IntakeRules(settles, resend_moved, max(brake.max_vanished, _MISSING_KEPT))
     # Scans and looks at single paths use separate intakes: they run side by side and meet in the ledger.
-    intake, looking = (Intake(context, plan, settling, rules, sidecars.forget) for _ in range(2))
-    intake.allows_takeover = looking.allows_takeover = brakes.allows_takeover
+    intake, single_looks = (Intake(context, plan, settling, rules, sidecars.forget) for _ in range(2))
+    intake.allows_takeover = single_looks.allows_takeover = brakes.allows_takeover
 
     # Queued files are sent.
     workers, window = config.upload.workers, config.upload.window
@@ -250,7 +250,7 @@ def build(
         plan=plan,
         settling=settling,
         intake=intake,
-        looking=looking,
+        single_looks=single_looks,
         root_identity=root_identity,
         brakes=brakes,
         folder_listing=folder_listing,
@@ -278,7 +278,7 @@ def build(
         auditor=Auditor(
             context,
             Members(context, plan.mappings, sidecars),
-            Missing(
+            MissingAssets(
                 context,
                 resend=config.policy.on_remote_missing == "upload",
                 mapped={mapping.destfolderid for mapping in plan.mappings.all},
@@ -288,7 +288,7 @@ def build(
         drift=drift,
         runtime_state=runtime_state,
         rescan=Rescan(
-            context, plan, intake, looking, root_identity, brakes, runtime_state, drift, config.ledger.parent
+            context, plan, intake, single_looks, root_identity, brakes, runtime_state, drift, config.ledger.parent
         ),
         sidecars=sidecars,
     )

@@ -116,8 +116,8 @@ def one_file() -> tuple[set[str], set[CodeType]]:
                     raise TimeoutError("the file was not verified within a minute")
                 work.look()
                 work.send()
-                work.reading.want_index()
-                work.reading.step()
+                work.read_back.want_index()
+                work.read_back.step()
             sys.setprofile(None)
             threading.setprofile(None)
         finally:

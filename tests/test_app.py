@@ -48,13 +48,13 @@ def test_only_answered_probe_ends_a_pause(world, clock):
     circuit_breaker = world.site.circuit_breaker
     circuit_breaker.trouble("unreachable", "down")
     world.service.down = True
-    assert world.site.probe() is False
-    assert (circuit_breaker.pause.probes, circuit_breaker.probe_due()) == (1, False)
+    assert world.site.check_health() is False
+    assert (circuit_breaker.pause.failed_checks, circuit_breaker.check_due()) == (1, False)
     world.service.down, world.service.key_refused = False, True
-    assert world.site.probe() is False
+    assert world.site.check_health() is False
     assert circuit_breaker.pause.reason == "key_refused"
     world.service.key_refused = False
-    assert world.site.probe() is True
+    assert world.site.check_health() is True
     assert circuit_breaker.pause is None
     assert world.service.posts == []
     assert world.service.searches[-1].dbdirect

@@ -179,7 +179,7 @@ def test_undecided_doubts_delay_no_run(world, clock):
     world.scan()
     world.service.script.extend(["lost_after"] * 15)
     for _ in range(9):
-        world.site.circuit_breaker.answered()
+        world.site.circuit_breaker.health_check_answered()
         world.site.uploader.step()
     world.service.script.clear()
     began = clock.steady()
@@ -412,7 +412,7 @@ def test_listing_timeouts_do_not_prevent_end(make_world, clock, failing):
 
 @pytest.mark.parametrize("wait", [0, 1])
 def test_files_behind_doubts_are_sent(two_folders, wait, monkeypatch):
-    world, _failing = two_folders
+    world, _folder_backoff = two_folders
     run(world)
     for number in range(4):
         world.write(f"F1/{number}", f"F1 {number}".encode())

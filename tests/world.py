@@ -405,7 +405,7 @@ class World:
         hints = WatchQueue()
         hints.add(os.fsencode(path))
         site = self.site
-        return Looker(site.context, site.plan, site.looking, hints, site.sidecars).step(0)
+        return Looker(site.context, site.plan, site.single_looks, hints, site.sidecars).step(0)
 
     def send(self) -> int:
         """Send until nothing is due; gives how many files were handled."""
@@ -423,8 +423,8 @@ class World:
         until = self.clock.steady() + seconds
         while self.clock.steady() < until:
             site = self.site
-            if site.circuit_breaker.pause is not None and site.circuit_breaker.probe_due():
-                site.probe()
+            if site.circuit_breaker.pause is not None and site.circuit_breaker.check_due():
+                site.check_health()
             site.try_what_waited()
             if site.circuit_breaker.pause is None:
                 site.intake.look_again()
@@ -435,7 +435,7 @@ class World:
 
     def _look_up(self, site: Site) -> None:
         try:
-            if site.circuit_breaker.pause is None or site.circuit_breaker.looks_answered:
+            if site.circuit_breaker.pause is None or site.circuit_breaker.lookups_answered:
                 site.service_identity.make_sure()
                 site.resolver.step()
                 site.indexer.step()
@@ -445,10 +445,10 @@ class World:
             pass
         except ServiceError as error:
             reason, retry_after = code_and_wait(error)
-            site.circuit_breaker.trouble(reason, str(error), retry_after, looking=True)
+            site.circuit_breaker.trouble(reason, str(error), retry_after, by_lookup=True)
 
     def row(self, path: str | bytes) -> FileRow:
-        found = self.ledger.intake.current_of(os.fsencode(path))
+        found = self.ledger.versions.current_of(os.fsencode(path))
         assert found is not None, f"{path!r} has no current row"
         return found
 

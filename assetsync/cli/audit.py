@@ -286,7 +286,7 @@ def _audit(config: SiteConfig) -> _Asked:
     except LedgerBusy:
         with closing(read_ledger(config.ledger, site=config.site, writable=True)) as beside:
             asked = clock.now()
-            number = beside.ask("audit", {}, asked)
+            number = beside.add_request("audit", {}, asked)
             if not wait_until(lambda: not Compared(config, beside, since=asked).stale, clock):
                 note(
                     f"another process holds the ledger: it will audit (request {number}), and `audit --last` shows"

@@ -61,7 +61,7 @@ def _unopened(config: SiteConfig, error: LedgerError) -> Finding:
 def _state(config: SiteConfig, ledger: Ledger) -> Finding:
     """Return whether the ledger belongs to this tree and service, and has disk space."""
     path = config.ledger
-    known, root, service = ledger.intake.size(), ledger.reports.fact(ROOT), ledger.reports.fact(SERVICE)
+    known, root, service = ledger.versions.size(), ledger.reports.fact(ROOT), ledger.reports.fact(SERVICE)
     short = _no_room(path)
     if short is not None:
         return short

@@ -168,8 +168,8 @@ class _Sidecars:
         self.count = 0
         self._tree = tree
         self._bad: list[SidecarError] = []
-        self._stray: list[bytes] = []
-        self._strays = 0
+        self._orphans: list[bytes] = []
+        self._orphan_count = 0
 
     def see(self, path: bytes) -> None:
         self.count += 1
@@ -182,17 +182,17 @@ class _Sidecars:
                 self._bad.append(SidecarError(printable(path), "it cannot be read", hint=error.message))
         of_folder = path.rpartition(b"/")[2] == FOLDER_SIDECAR
         if not of_folder and self._tree.is_absent(path.removesuffix(SUFFIX)):
-            self._strays += 1
-            if len(self._stray) < NAMED:
-                self._stray.append(path)
+            self._orphan_count += 1
+            if len(self._orphans) < NAMED:
+                self._orphans.append(path)
 
     def findings(self) -> Iterator[Finding]:
         for mistake in self._bad:
             yield of_error("sidecar", mistake, Level.WARNING)
-        for path in self._stray:
+        for path in self._orphans:
             fix = "name it after its file; if it is one to be uploaded itself, set `sidecars: off` for its mapping"
             yield Finding("sidecar", Level.WARNING, f"{printable(path)} has no matching file", fix)
-        left = self._strays - len(self._stray)
+        left = self._orphan_count - len(self._orphans)
         if left:
             yield Finding("sidecar", Level.WARNING, f"{left:,} more without a matching file", "fix those above first")
 

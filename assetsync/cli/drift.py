@@ -93,7 +93,7 @@ def settle(config: SiteConfig, paths: tuple[str, ...], *, as_json: bool) -> None
 def _fields(known: Mappings, sidecars: Sidecars, row: FileRow) -> dict[str, str] | None:
     """Return the fields that the sidecars give to a file now; None if they did not drift or cannot be read."""
     position = known.for_directory(row.path.rpartition(b"/")[0])
-    if position is None or not row.says_otherwise:
+    if position is None or not row.metadata_differs:
         return None
     try:
         return dict(sidecars.metadata_of(row.path, known.all[position], row.filetype).fields)

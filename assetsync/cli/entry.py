@@ -160,7 +160,7 @@ def stopping(stop: threading.Event, ends: Sequence[Callable[[], None]], *, patie
     """
     heard: list[int] = []
 
-    def heed(number: int, _frame: FrameType | None) -> None:
+    def on_signal(number: int, _frame: FrameType | None) -> None:
         if heard:
             os._exit(INTERRUPTED)
         heard.append(number)
@@ -177,7 +177,7 @@ def stopping(stop: threading.Event, ends: Sequence[Callable[[], None]], *, patie
 
     # SIGHUP: the terminal was closed. nohup ignores it, so that the command goes on; leave it ignored then.
     hang_up = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
-    before = {number: signal.signal(number, heed) for number in (signal.SIGINT, signal.SIGTERM, *hang_up)}
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM, *hang_up)}
     try:
         yield
     finally:

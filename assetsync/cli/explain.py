@@ -8,7 +8,7 @@ import click
 from assetsync.cli.files import as_object, drift_of, error_of, more_of
 from assetsync.cli.options import known_path, with_config, with_json
 from assetsync.cli.output import write_data, write_json, write_parts
-from assetsync.cli.path_state import PathState, Version, look_up
+from assetsync.cli.path_state import PathState, Version, read_path_state
 from assetsync.config import SiteConfig
 from assetsync.errors import UnknownPath
 from assetsync.ledger.rows import AttemptRow
@@ -48,7 +48,7 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
       assetsync explain --config hq.yaml /srv/media/photos/harbour.jpg
       assetsync explain --config hq.yaml photos/harbour.jpg --json | jq '.versions[0].history'
     """
-    state = look_up(config, known_path(config, path))
+    state = read_path_state(config, known_path(config, path))
     if as_json:
         write_json(_as_object(state))
     else:

@@ -20,7 +20,7 @@ from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
 from assetsync.log import configure_logging, register_password, register_secret
 from assetsync.model import Asset, Body, Clock, SearchRequest, Sent, Service, UploadConnection, UploadRequest
 from assetsync.parts import make_service
-from assetsync.sync.requests import REFUSED, UNASKED, asked_of, carry_out, refuse
+from assetsync.sync.requests import REFUSED, UNANSWERED, asked_of, carry_out, refuse
 
 if TYPE_CHECKING:
     from assetsync.service.client import HttpService
@@ -47,7 +47,7 @@ def open_service(config: SiteConfig) -> Iterator["HttpService"]:
         yield service
 
 
-class ServiceWhenAsked:
+class LazyService:
     """A `model.Service` that reads the key at its first call: most decisions never call it."""
 
     def __init__(self, config: SiteConfig) -> None:
@@ -98,13 +98,13 @@ def act(config: SiteConfig, verb: str, argument: dict[str, object], *, as_json: 
     except LedgerBusy:
         with closing(read_ledger(config.ledger, site=config.site, writable=True)) as beside:
             refuse(beside, verb, argument)
-            number = beside.ask(verb, asked_of(beside, verb, argument), clock.now())
+            number = beside.add_request(verb, asked_of(beside, verb, argument), clock.now())
             answer = _answer_in_time(beside, number, lambda: True)
         done = answer is not None
         left = f"another process holds the ledger: it will do that as soon as it can (request {number})"
         message = left if answer is None else _done(answer)
     else:
-        with closing(ledger), closing(ServiceWhenAsked(config)) as service:
+        with closing(ledger), closing(LazyService(config)) as service:
             message = carry_out(ledger, service, clock, verb, argument)
     if as_json:
         # `message` is the older name of `detail`.
@@ -117,8 +117,8 @@ def _done(answer: str) -> str:
     """Return the holder's answer; raise UsageError or ServiceError if the holder could not carry out the request."""
     if answer.startswith(REFUSED):
         raise UsageError(answer.removeprefix(REFUSED))
-    if answer.startswith(UNASKED):
-        raise ServiceError(answer.removeprefix(UNASKED))
+    if answer.startswith(UNANSWERED):
+        raise ServiceError(answer.removeprefix(UNANSWERED))
     return answer
 
 
@@ -137,25 +137,25 @@ def carry_out_in_time(
             ledger = open_ledger(config.ledger, site=config.site, create=False)
         except LedgerBusy:
             with closing(read_ledger(config.ledger, site=config.site, writable=True)) as beside:
-                number = beside.ask(verb, argument, clock.now()) if number is None else number
+                number = beside.add_request(verb, argument, clock.now()) if number is None else number
                 answer = _answer_in_time(beside, number, go_on)
             if answer is not None:
                 return _done(answer)
             if not go_on():
                 return None
             continue
-        with closing(ledger), closing(ServiceWhenAsked(config)) as service:
-            answer = None if number is None else ledger.answered(number)
+        with closing(ledger), closing(LazyService(config)) as service:
+            answer = None if number is None else ledger.answer_to(number)
             if answer is None:
                 answer = carry_out(ledger, service, clock, verb, argument)
                 if number is not None:
-                    ledger.answer(number, answer, clock.now())
+                    ledger.answer_request(number, answer, clock.now())
             return _done(answer)
 
 
 def _answer_in_time(beside: Ledger, number: int, go_on: Callable[[], bool]) -> str | None:
-    wait_until(lambda: beside.answered(number) is not None or not go_on(), SystemClock())
-    return beside.answered(number)
+    wait_until(lambda: beside.answer_to(number) is not None or not go_on(), SystemClock())
+    return beside.answer_to(number)
 
 
 def wait_until(is_so: Callable[[], bool], clock: Clock) -> bool:

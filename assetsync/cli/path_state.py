@@ -134,7 +134,7 @@ class PathState:
         return None if self.mapping is None else self.holds.get(self.mapping.destfolderid)
 
 
-def look_up(config: SiteConfig, path: bytes) -> PathState:
+def read_path_state(config: SiteConfig, path: bytes) -> PathState:
     """Read what is known of a path, relative to the root or absolute. Raise as `read_ledger` does."""
     now = time.time()
     disk = _on_disk(config, path)

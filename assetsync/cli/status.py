@@ -26,9 +26,9 @@ from assetsync.status.sentences import (
     leftovers,
     missing_folders,
     no_room,
+    orphan_sidecars,
     regular_work,
     scanned,
-    strays,
     trouble,
     unsettled,
     uploaded,
@@ -109,7 +109,7 @@ def _lines(look: _Look) -> Iterator[str]:
         yield paused
     yield from no_room(standing)
     yield from missing_folders(standing.missing_folders)
-    yield from strays(standing)
+    yield from orphan_sidecars(standing)
     yield from unsettled(standing)
     yield from leftovers(standing)
     if look.unseen is not None:

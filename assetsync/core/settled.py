@@ -68,10 +68,10 @@ class PastUpload(NamedTuple):
 
 
 class Rest(NamedTuple):
-    """How many seconds a file must have rested before it is sent, and whether it is blocked until then (`is_held`)."""
+    """Seconds that a file must have rested before it is sent; with `is_blocked` it is blocked until then."""
 
     seconds: float
-    is_held: bool = False
+    is_blocked: bool = False
 
 
 def rest_after(uploads: Sequence[PastUpload], settle: float, now: float) -> Rest:
@@ -93,7 +93,7 @@ def rest_after(uploads: Sequence[PastUpload], settle: float, now: float) -> Rest
             whole.append(upload.at)
         last = upload.at
     if cuts >= MOST_CUTS:
-        return Rest(HOUR, is_held=True)
+        return Rest(HOUR, is_blocked=True)
     rest = _eased(rest, settle, now - last)
     return Rest(_doubled(rest, settle) if _is_third(whole, now) else rest)
 

@@ -144,7 +144,7 @@ class Daemon:
                 notifications.waits_for_ledger(str(error))
                 self._notifier.status(f"waiting for the ledger: {error}")
                 self._notifier.alive()
-                self._heed(self._signals.wait(_LEDGER_PAUSE))
+                self._handle_signals(self._signals.wait(_LEDGER_PAUSE))
             except Exception as error:
                 notifications.ended(error)
                 raise
@@ -157,7 +157,7 @@ class Daemon:
             "look": work.look,
             "scan": work.scan,
             "tend": work.tend,
-            "read-back": work.reading.step,
+            "read-back": work.read_back.step,
         }
         loops = [self._loop(name, step) for name, step in steps.items()]
 
@@ -227,7 +227,7 @@ class Daemon:
             runtime_state.end()
         except LedgerError as error:
             # Harmless: the next start finds out again.
-            log.warning("how it ended cannot be written down", detail=str(error))
+            log.warning("its end cannot be recorded", detail=str(error))
 
     def _watch_over(self, board: Board, ledger: Ledger, runtime_state: RuntimeState, schedule: Schedule) -> None:
         """Feed the watchdog while no loop is late; handle signals and clock jumps; update the status line."""
@@ -235,8 +235,8 @@ class Daemon:
         late_before: list[str] = []
         next_status = 0.0
         while not self.clock.stop.is_set():
-            self._heed(self._signals.wait(pause))
-            schedule.heed_clock()
+            self._handle_signals(self._signals.wait(pause))
+            schedule.correct_clock_jump()
             late = self._pulse.late()
             if not late:
                 self._notifier.alive()
@@ -249,7 +249,7 @@ class Daemon:
                 next_status = self.clock.steady() + _STATUS_EVERY
                 self._guarded(lambda: self._notifier.status(verdict(board.standing(_STATUS_PATIENCE))))
 
-    def _heed(self, signals: frozenset[int]) -> None:
+    def _handle_signals(self, signals: frozenset[int]) -> None:
         if signals & STOP:
             self._end = Ended.INTERRUPTED if signal.SIGINT in signals else Ended.STOPPED
             self.clock.stop.set()

@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 _AGAIN = 60.0
 
 
-class Reading:
+class ReadBack:
     """The reading steps of one site."""
 
     def __init__(self, site: Site, *, idle: float, found: Callable[[], None] = lambda: None) -> None:
@@ -39,7 +39,7 @@ class Reading:
         self._audit_left = True
         self._audit_again = 0.0
         self._audit_began: float | None = None
-        self._failing = FolderBackoff(site.health_check)
+        self._folder_backoff = FolderBackoff(site.health_check)
         # Folder -> when (steady seconds) to retry it after the service did not answer for it.
         self._put_off: dict[str, float] = {}
 
@@ -145,11 +145,11 @@ class Reading:
         try:
             self._site.auditor.audit(folder)
         except ServiceError as error:
-            wait = self._failing.put_off(folder, error, self._clock.steady() - began)
+            wait = self._folder_backoff.put_off(folder, error, self._clock.steady() - began)
             self._put_off[folder] = self._clock.steady() + max(_AGAIN, wait)
             log.warning("cannot be audited", destfolderid=folder, detail=str(error))
         else:
-            self._failing.answered(folder)
+            self._folder_backoff.answered(folder)
             self._put_off.pop(folder, None)
             self._found()
         self._audit_again = 0.0
@@ -158,5 +158,5 @@ class Reading:
     def _may_ask(self) -> bool:
         # Stored assets are read back even while uploads fail, if look-ups get answers.
         circuit_breaker = self._site.circuit_breaker
-        is_answered = circuit_breaker.pause is None or circuit_breaker.looks_answered
+        is_answered = circuit_breaker.pause is None or circuit_breaker.lookups_answered
         return is_answered and self._site.service_identity.is_known and not self._clock.wait(0)

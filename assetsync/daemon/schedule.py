@@ -67,9 +67,9 @@ class Schedule:
         self._scheduler.add_listener(lambda event: failed(event.exception), EVENT_JOB_ERROR)
         jobs = {
             "rescan": work.want_scan,
-            "index": work.reading.want_index,
-            "verify": work.reading.want_verify,
-            "audit": work.reading.want_audit,
+            "index": work.read_back.want_index,
+            "verify": work.read_back.want_verify,
+            "audit": work.read_back.want_audit,
         }
         for name, job in jobs.items():
             trigger = trigger_of(getattr(times, name))
@@ -85,7 +85,7 @@ class Schedule:
         if self._scheduler.running:
             self._scheduler.shutdown(wait=True)
 
-    def heed_clock(self) -> None:
+    def correct_clock_jump(self) -> None:
         """Correct the next run of each job after a jump of the wall clock; call this every few seconds.
 
         After a jump back, a job would wait for the whole jump; instead it starts no later than if it had run just now.
@@ -115,7 +115,7 @@ def _first(name: str, trigger: BaseTrigger, work: Work) -> dict[str, datetime | 
 
     A run that was due while no daemon ran thus starts now. A rescan is not counted: each start scans anyway.
     """
-    last = None if name == "rescan" else work.reading.last(name)
+    last = None if name == "rescan" else work.read_back.last(name)
     following = None if last is None else _after(trigger, last)
     # Start an overdue job now: APScheduler would iterate over each missed time, and there may be millions.
     return {} if following is None else {"next_run_time": max(following, datetime.now().astimezone())}

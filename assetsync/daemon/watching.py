@@ -25,11 +25,13 @@ _ONE_OVERFLOW = 1.0
 class Watching:
     """The watcher of one site; `tend` and `check_coverage` are each called by one thread."""
 
-    def __init__(self, site: Site, hints: WatchQueue, *, want_scan: Callable[[str], None], patience: float) -> None:
+    def __init__(
+        self, site: Site, watch_queue: WatchQueue, *, want_scan: Callable[[str], None], patience: float
+    ) -> None:
         """Prepare the watcher, which starts with `start`; `patience` is the time limit of its canary in seconds."""
         self._site = site
         self._clock = site.context.clock
-        self._hints = hints
+        self._watch_queue = watch_queue
         self._want_scan = want_scan
         self._patience = patience
         mode = site.config.watch.mode
@@ -88,7 +90,7 @@ class Watching:
         self._next_canary = self._clock.steady() + _CANARY_EVERY
         if self._watcher is None:
             self._begin()
-        elif self._watcher.sings(self._patience):
+        elif self._watcher.is_alive(self._patience):
             self._silent = 0
             self._note(canary_at=self._clock.now())
         elif not self._clock.wait(0):
@@ -147,7 +149,7 @@ class Watching:
                 bytes(config.root),
                 outermost(self._site.plan.folders()),
                 bytes(config.ledger) + b".canary",
-                hint=self._hints.add,
+                hint=self._watch_queue.add,
                 lost=self._lost,
             )
             watcher.start(self._clock.steady())

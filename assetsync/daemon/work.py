@@ -11,7 +11,7 @@ import structlog
 
 from assetsync.app import Site
 from assetsync.daemon.loops import Bell
-from assetsync.daemon.readback import Reading
+from assetsync.daemon.readback import ReadBack
 from assetsync.daemon.watching import Watching
 from assetsync.errors import LedgerError, RootElsewhere, RootMissing, ServiceElsewhere, ServiceError
 from assetsync.sync.intake.watch_queue import Looker, WatchQueue
@@ -43,11 +43,11 @@ class Work:
         self._scan_wanted = threading.Event()
         self._unread = threading.Event()
         """Set while there may be sent files that changed since, or whose sidecars changed."""
-        self.reading = Reading(site, idle=self._idle, found=self._unread.set)
-        self._hints = WatchQueue()
-        self._looker = Looker(site.context, site.plan, site.looking, self._hints, site.sidecars)
+        self.read_back = ReadBack(site, idle=self._idle, found=self._unread.set)
+        self._watch_queue = WatchQueue()
+        self._looker = Looker(site.context, site.plan, site.single_looks, self._watch_queue, site.sidecars)
         patience = min(_CANARY_PATIENCE, 2 * self._idle)
-        self.watching = Watching(site, self._hints, want_scan=self.want_scan, patience=patience)
+        self.watching = Watching(site, self._watch_queue, want_scan=self.want_scan, patience=patience)
         self._next_scan = self._clock.steady()
         self._root_missing = False
 
@@ -61,7 +61,7 @@ class Work:
         self._site.begin()
         with contextlib.suppress(RootElsewhere):
             self._site.root_identity.check()
-            self._site.rescan.heed_mappings()
+            self._site.rescan.check_mappings()
         self.watching.start()
         self._scan_wanted.set()
 
@@ -73,8 +73,8 @@ class Work:
         """End the wait of every step."""
         self._bell.ring()
         self._scan_bell.ring()
-        self.reading.wake()
-        self._hints.wake()
+        self.read_back.wake()
+        self._watch_queue.wake()
 
     def send(self) -> float:
         """Send due files for up to `_SEND` seconds, or wait for a due file; return the seconds to pause."""
@@ -110,12 +110,12 @@ class Work:
             self.want_scan("looks were lost while the ledger could not be used")
             raise
         self._site.runtime_state.looked()
-        self._site.brakes.check_hour(self._site.looking.new_versions)
+        self._site.brakes.check_hour(self._site.single_looks.new_versions)
         if queued:
             self._site.upload_queue.clear()
             self._bell.ring()
         self._read_drift()
-        if self._hints.overflowed():
+        if self._watch_queue.overflowed():
             self.want_scan("the queue of changes overflowed")
         if self._site.settling.overflowed:
             # Only a scan finds the files beyond the limit. An immediate scan would find no more room for them.
@@ -143,17 +143,17 @@ class Work:
         site = self._site
         if site.circuit_breaker.pause is not None:
             since = site.circuit_breaker.pause.since
-            if site.circuit_breaker.probe_due() and site.probe():
+            if site.circuit_breaker.check_due() and site.check_health():
                 log.warning("the service answers again", after=round(self._clock.steady() - since, 1))
                 self._bell.ring()
         if site.try_what_waited():
             self._bell.ring()
-        if site.circuit_breaker.looks_answered:
+        if site.circuit_breaker.lookups_answered:
             # Doubts are resolved even while uploads fail, if look-ups get answers.
             try:
                 if not site.service_identity.is_known:
                     site.service_identity.make_sure()
-                    self.reading.look_for_audits()
+                    self.read_back.look_for_audits()
                     self._bell.ring()
                 site.resolver.step()
             except ServiceElsewhere as error:
@@ -163,7 +163,7 @@ class Work:
         if take_requests(site.context):
             site.upload_queue.clear()
             self._bell.ring()
-            self.reading.look_for_audits()
+            self.read_back.look_for_audits()
             self._unread.set()
             # Only a scan finds files that the operator released, or corrected before the request.
             self.want_scan("a person has decided something")
@@ -206,7 +206,7 @@ class Work:
             unreadable=result.report.unreadable_count,
             seconds=round(self._clock.steady() - started, 2),
         )
-        self._hints.wake()
+        self._watch_queue.wake()
         self.watching.check_coverage(result.report.folders)
         if self.watching.polling:
             self._next_scan = self._clock.steady() + _POLL

@@ -82,7 +82,7 @@ class AttemptResults:
         assert assetid is not None, "an accepted upload has an id"
 
         def work(conn: sqlite3.Connection) -> State:
-            if _ACCEPT.happens(conn, file_id, attempt_id, assetid, outcome.filetype, now, sent.md5):
+            if _ACCEPT.try_apply(conn, file_id, attempt_id, assetid, outcome.filetype, now, sent.md5):
                 _end(conn, attempt_id, sent, None, now, result="accepted")
                 count_upload(conn, sent.bytes_sent, now)
                 _note_rename(conn, attempt_id, sent)
@@ -200,8 +200,8 @@ class AttemptResults:
                 " JOIN attempts a ON a.file_id = f.id AND a.closed_at IS NULL WHERE f.state = 'sending'"
                 f" AND (NOT a.by_hand OR {none_left})"
             ).fetchall()
-            flying = [row for row in found if (row["boundary"] in ended if row["by_hand"] else not by_hand)]
-            for row in flying:
+            in_flight = [row for row in found if (row["boundary"] in ended if row["by_hand"] else not by_hand)]
+            for row in in_flight:
                 conn.execute(
                     "UPDATE attempts SET ended_at = ?, why = 'unclean_stop', look_at = ?, took = ? WHERE id = ?",
                     (now, now, took_at_most(row["started_at"], now), row["attempt"]),
@@ -214,7 +214,7 @@ class AttemptResults:
                     detail = f"assetsync died {MAX_CRASHES} times during the upload: find the cause, then `retry` it"
                     conn.execute("UPDATE attempts SET parked = 1 WHERE id = ?", (row["attempt"],))
                     apply(conn, row["id"], Event.UNDECIDABLE, now, reason="crashes", detail=detail)
-            return len(flying)
+            return len(in_flight)
 
         return self._store.write(work)
 

@@ -95,7 +95,7 @@ class Database:
         return self._commits.submit(work)
 
     def commit(self) -> None:
-        """Commit what was submitted; return once all of it is on the disk or has failed, as each Pending tells."""
+        """Commit what was submitted; return once all of it is on the disk or has failed; see each Pending."""
         assert self._commits is not None, "a ledger that was opened for reading is not written"
         self._commits.commit()
 

@@ -171,7 +171,7 @@ class EqualContent:
         found = [Resembling(assetid, name, is_exactly(sent_name, name)) for assetid, name in rows]
         return sorted((one for one in found if is_shown_as(sent_name, one.name)), key=lambda one: not one.is_exact)
 
-    def is_sent_as(self, row: FileRow, shown: str) -> FileRow | None:
+    def open_upload_shown_as(self, row: FileRow, shown: str) -> FileRow | None:
         """Return a version of this size in the folder whose undecided upload may have come back under a name."""
         sql = (
             "SELECT file_id, sent_name FROM attempts WHERE closed_at IS NULL AND parked = 0 AND destfolderid = ?"

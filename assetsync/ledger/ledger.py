@@ -26,7 +26,7 @@ from assetsync.ledger.metadata_drift import MetadataDrift
 from assetsync.ledger.queue import Queue
 from assetsync.ledger.repair import Repair
 from assetsync.ledger.reports import LedgerView
-from assetsync.ledger.versions import Intake
+from assetsync.ledger.versions import Versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Ledger(LedgerView):
         self.unconfirmed = unconfirmed
         """Whether nothing outside the ledger's disk confirms that the last clean stop it records was the latest
         stop."""
-        self.intake = Intake(store)
+        self.versions = Versions(store)
         self.metadata_drift = MetadataDrift(store)
         self.queue = Queue(store, start_no)
         self.equal_content = EqualContent(store)
@@ -102,13 +102,13 @@ class Ledger(LedgerView):
         if self.store.rows(f"SELECT 1 FROM brakes WHERE {others} LIMIT 1", *values):
             self.store.change(f"UPDATE brakes SET amount = 0 WHERE {others}", *values)
 
-    def ask(self, verb: str, argument: dict[str, object], now: float) -> int:
+    def add_request(self, verb: str, argument: dict[str, object], now: float) -> int:
         """Leave a request for the holder of the lock; return its number."""
         sql = "INSERT INTO requests (verb, argument, asked_at) VALUES (?, ?, ?)"
         values = (verb, json.dumps(argument), now)
         return self.store.write(lambda conn: int(conn.execute(sql, values).lastrowid or 0))
 
-    def asked(self) -> list[Request]:
+    def open_requests(self) -> list[Request]:
         """Return the first 100 requests that are not carried out yet."""
         rows = self.store.rows("SELECT id, verb, argument FROM requests WHERE done_at IS NULL ORDER BY id LIMIT 100")
         found = []
@@ -125,13 +125,13 @@ class Ledger(LedgerView):
         sql = "UPDATE requests SET answer = 'begun' WHERE id = ? AND answer IS NULL"
         return self.store.change(sql, request_id) == 1
 
-    def answered(self, request_id: int) -> str | None:
+    def answer_to(self, request_id: int) -> str | None:
         """Return the answer to a request; None until a holder has carried it out or refused it."""
         sql = "SELECT answer FROM requests WHERE id = ? AND done_at IS NOT NULL"
         answer: str | None = self.store.value(sql, request_id)
         return answer
 
-    def answer(self, request_id: int, answer: str, now: float) -> None:
+    def answer_request(self, request_id: int, answer: str, now: float) -> None:
         """Record that a request was carried out or refused."""
         self.store.change("UPDATE requests SET done_at = ?, answer = ? WHERE id = ?", now, answer, request_id)
 

@@ -15,7 +15,7 @@ from assetsync.model import Asset
 AWAY = "away"
 """Stored in place of a drift if the file was not there to be read; `back` marks it as unread."""
 
-NOT_TOLD = ("unread", AWAY)
+NOT_REPORTED = ("unread", AWAY)
 """Values of `drift` that report no drift."""
 
 DRIFTED = f"drift <> 'unread' AND drift <> '{AWAY}' AND wanted = 'yes'"
@@ -37,7 +37,7 @@ def reason_of(row: FileRow) -> str:
     """Return a word for the drift of a version: `sidecar` (unusable), `metadata`, or `elsewhere` (its folder)."""
     if (row.drift or "").startswith(UNREADABLE):
         return "sidecar"
-    return "metadata" if row.says_otherwise else "elsewhere"
+    return "metadata" if row.metadata_differs else "elsewhere"
 
 
 class Found(NamedTuple):

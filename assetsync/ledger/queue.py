@@ -126,8 +126,8 @@ class Queue:
     def take_over(self, row: FileRow, old: FileRow, md5: str, now: float) -> State | None:
         """Let the older version take the place of this one, with its asset and attempts; the new row is merged into it.
 
-        The version counts as sent to the new row's folder, because its asset may have been moved there. Returns None,
-        and changes nothing, if either row changed since it was read.
+        The version counts as sent to the new row's folder, because its asset may have been moved there. Return None and
+        change nothing, if either row changed since it was read.
         """
 
         def work(conn: sqlite3.Connection) -> State | None:
@@ -199,7 +199,7 @@ class Queue:
             except sqlite3.IntegrityError as error:
                 raise NameBusy from error
             attempt = int(cursor.lastrowid or 0)
-            if _CLAIM.happens(conn, intent.file_id, intent.md5, intent.meta_digest, intent.destfolderid):
+            if _CLAIM.try_apply(conn, intent.file_id, intent.md5, intent.meta_digest, intent.destfolderid):
                 return attempt
             row = current_row(conn, intent.file_id, _CLAIMS)
             wanted = (Wanted.YES, Wanted.OUTSIDE) if intent.by_hand else (Wanted.YES,)

@@ -105,7 +105,7 @@ class Repair:
 
         return self._store.write(work)
 
-    def is_asset(self, row: FileRow, asset: Asset, now: float) -> State:
+    def resolve_as_asset(self, row: FileRow, asset: Asset, now: float) -> State:
         """Record an operator's decision that this asset, just seen in the service, is the file; read it back next."""
 
         def work(conn: sqlite3.Connection) -> State:
@@ -120,7 +120,7 @@ class Repair:
 
         return self._store.write(work)
 
-    def is_absent(self, row: FileRow, now: float) -> State:
+    def resolve_as_absent(self, row: FileRow, now: float) -> State:
         """Record an operator's decision that nothing of the file is in the service: it is sent again."""
 
         def work(conn: sqlite3.Connection) -> State:

@@ -57,7 +57,7 @@ class FileRow(NamedTuple):
     agreed_folder: str | None
 
     @property
-    def says_otherwise(self) -> bool:
+    def metadata_differs(self) -> bool:
         """Whether the metadata that was read last differs from the metadata that was sent."""
         return self.said_digest not in (None, self.meta_digest)
 
@@ -212,7 +212,7 @@ def move(
 ) -> State:
     """Apply `event` to a row that `current_row` read in this transaction; return the state after it.
 
-    `open_attempt`: whether an attempt is open after the event. Raise IllegalTransition, and changes nothing, if the
+    `open_attempt`: whether an attempt is open after the event. Raise IllegalTransition and change nothing, if the
     table of states does not allow the event.
     """
     before = State(row["state"])
@@ -257,7 +257,7 @@ class Usual:
             f" AND rested_at IS NULL AND {only}"
         )
 
-    def happens(self, conn: sqlite3.Connection, *values: Any) -> bool:
+    def try_apply(self, conn: sqlite3.Connection, *values: Any) -> bool:
         """Apply the event to the row whose id is the first value; return False, changing nothing, if it is unusual."""
         return conn.execute(self._sql, values).rowcount == 1
 

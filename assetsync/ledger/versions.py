@@ -57,7 +57,7 @@ class SidecarChange(NamedTuple):
     below: bytes | tuple[bytes, bytes]
 
 
-class Intake:
+class Versions:
     """The ledger's part for scanning and watching."""
 
     def __init__(self, store: Database) -> None:
@@ -149,7 +149,7 @@ class Intake:
         sql = "SELECT path, size, mtime_ns, ctime_ns, inode FROM sidecars WHERE path > ? ORDER BY path LIMIT ?"
         return ((row[0], FileStat(*row[1:])) for row in self._store.pages(sql, "path", (b"",)))
 
-    def strays(self, limit: int) -> list[bytes]:
+    def orphan_sidecars(self, limit: int) -> list[bytes]:
         """Return the first known sidecars without a matching current file; checks every known sidecar."""
         sql = (
             f"SELECT path FROM sidecars s WHERE path <> ?1 AND substr(path, -{len(_OF_A_FOLDER)}) <> ?2"

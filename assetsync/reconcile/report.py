@@ -129,7 +129,7 @@ def dry_run(site: Site, planned: Callable[[Planned], None] | None = None) -> Rep
     try:
         result = site.rescan.run(dry_run=True)
     except (RootElsewhere, RootMissing) as error:
-        if isinstance(error, RootMissing) and context.ledger.intake.size() == 0:
+        if isinstance(error, RootMissing) and context.ledger.versions.size() == 0:
             raise
         # A run could not scan this tree and would send nothing.
         result, elsewhere = ScanResult(ScanReport()), str(error)

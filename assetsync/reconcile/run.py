@@ -72,7 +72,7 @@ class Reconciler:
             # Lifts the brake after the address was corrected. A ServiceError is met again in `_look_up`.
             self._site.service_identity.make_sure()
         # The best estimate is the number of files that the ledger knows.
-        self._progress.phase("scan", self._ledger.intake.size() or None)
+        self._progress.phase("scan", self._ledger.versions.size() or None)
         result = self._scan()
         if self._adopt and not self._stopped():
             self._site.preparer.dedupe.adopt_resembling = True
@@ -83,7 +83,7 @@ class Reconciler:
         with self._uploading():
             self._drive()
         # Report once more: after a stop, uploads in flight end later than the last report.
-        self._tell()
+        self._report_progress()
         # Without a scan it is unknown whether the tree is the site's.
         while result is not None and self._site.drift.step() and not self._stopped():
             pass
@@ -97,7 +97,7 @@ class Reconciler:
         except RootElsewhere:
             return None
         except RootMissing as error:
-            if self._ledger.intake.size() == 0:
+            if self._ledger.versions.size() == 0:
                 raise
             self._site.root_identity.missing(str(error))
             return None
@@ -137,16 +137,16 @@ class Reconciler:
         self._progress.phase("upload", total)
         while self._goes_on():
             idle = self._site.uploads.selection.is_idle()
-            self._tell()
+            self._report_progress()
             if self._sending and idle:
-                self._sent_everything()
+                self._begin_verify_phase()
             self._braked = self._site.brakes.pulled()
             self._site.runtime_state.note()
-            self._pass(counts=not self._sending or self._braked or self._site.uploads.selection.too_doubtful())
+            self._pass(counts=not self._sending or self._braked or self._site.uploads.selection.has_too_many_doubts())
             idle = self._site.uploads.selection.is_idle()
             if self._is_over(idle=idle):
                 if self._sending and idle:
-                    self._sent_everything()
+                    self._begin_verify_phase()
                 return
             self._clock.wait(_TICK)
 
@@ -172,7 +172,7 @@ class Reconciler:
         if folders and not site.pending_audits.folders():
             site.ran("audit", began)
 
-    def _sent_everything(self) -> None:
+    def _begin_verify_phase(self) -> None:
         """Change from the upload phase to the verify phase."""
         self._sending = False
         counts, settling = self._counts(), len(self._site.settling)
@@ -183,7 +183,7 @@ class Reconciler:
             log.info("not settled yet: sent once unchanged for watch.settle", files=settling)
         self._progress.phase("verify", counts.of(*State) - counts.of(State.BLOCKED) + settling)
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         done, *moved = self._site.context.progress.shown()
         self._progress.at(done if self._sending else self._counts().of(State.VERIFIED), *moved)
 
@@ -193,9 +193,9 @@ class Reconciler:
         # This step needs only the tree, so it also runs during a pause.
         site.intake.look_again()
         if site.circuit_breaker.pause is not None:
-            if site.circuit_breaker.probe_due() and site.probe():
+            if site.circuit_breaker.check_due() and site.check_health():
                 log.info("the service answers again")
-            if site.circuit_breaker.looks_answered:
+            if site.circuit_breaker.lookups_answered:
                 # Uploads fail but look-ups are answered, so resolve doubts and verify, even fewer than a batch.
                 self._look_up(counts=True)
             return
@@ -236,15 +236,15 @@ class Reconciler:
         """Whether the site is in sync, nothing left depends on time, or the wait is over."""
         site = self._site
         pause = site.circuit_breaker.pause
-        if pause is not None and pause.reason == "key_refused" and pause.probes >= _KEY_PROBES:
+        if pause is not None and pause.reason == "key_refused" and pause.failed_checks >= _KEY_PROBES:
             return True
         now = self._clock.steady()
         if pause is None and not site.service_identity.is_known and self._braked:
             return True
         if pause is not None:
-            return now - pause.since >= self._wait and (self._wait > 0 or pause.probes > 0)
+            return now - pause.since >= self._wait and (self._wait > 0 or pause.failed_checks > 0)
         shut = self._braked or not site.uploads.selection.may_send()
-        if not (idle or shut or site.uploads.selection.too_doubtful()):
+        if not (idle or shut or site.uploads.selection.has_too_many_doubts()):
             return False
         counts = self._counts()
         waiting = (

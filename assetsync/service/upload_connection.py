@@ -29,7 +29,7 @@ _LENGTHS = frozenset({b"content-length", b"transfer-encoding"})
 
 
 @dataclass(slots=True)
-class Answer:
+class HttpAnswer:
     """An answer: status, headers in the order in which they came, and the body, at most a little over ANSWER_LIMIT."""
 
     status: int = 0
@@ -75,7 +75,7 @@ class Line:
         self._closed = False
         self._loop = asyncio.get_running_loop()
 
-    async def exchange(self, head: bytes, body: Iterable[bytes]) -> Answer:
+    async def exchange(self, head: bytes, body: Iterable[bytes]) -> HttpAnswer:
         """Send a request and return its answer; end with `keep` or `drop`.
 
         Raises httpx's transport errors, OSError, and what `body` raises; `body` must not block. If a write fails, an
@@ -154,7 +154,7 @@ class _Connection(asyncio.Protocol):
 
     # What the owner calls.
 
-    async def exchange(self, head: bytes, body: Iterable[bytes]) -> Answer:
+    async def exchange(self, head: bytes, body: Iterable[bytes]) -> HttpAnswer:
         if self._requests:
             self._expect_answer()
         self._requests += 1
@@ -196,7 +196,7 @@ class _Connection(asyncio.Protocol):
     # Sending.
 
     def _expect_answer(self) -> None:
-        self._answer, self._parser = Answer(), HttpResponseParser(self)
+        self._answer, self._parser = HttpAnswer(), HttpResponseParser(self)
         # Other clients understand lines without a carriage return, and the padded sizes of older servers, too.
         self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True)
         self._body: list[bytes] = []

@@ -212,7 +212,7 @@ def scanned(standing: Standing) -> str:
     return f"last scan: {moment(scan.at)}{', complete' if scan.complete else ', not complete'}{said}"
 
 
-def strays(standing: Standing) -> Iterator[str]:
+def orphan_sidecars(standing: Standing) -> Iterator[str]:
     """Yield a line about orphan sidecars, if there are any."""
     scan = standing.last_scan
     if scan is not None and scan.stray:

@@ -106,7 +106,7 @@ def pointed_to(ledger: Ledger, mapping: Mapping) -> str | None:
     Return None otherwise. Assets that were moved to the new folder in the service do not count.
     """
     before, to = ledger.reports.fact(_mapping_fact(mapping)), mapping.destfolderid
-    if before is None or before == to or not ledger.intake.has_assets(mapping.path, before, apart_from=to):
+    if before is None or before == to or not ledger.versions.has_assets(mapping.path, before, apart_from=to):
         return None
     return before
 
@@ -160,7 +160,7 @@ class Brakes:
         A mapping that takes over files sent to another folder pulls a brake, too. Return the positions of all these
         mappings: their files stay as they are until a person has looked.
         """
-        self._heed_changes()
+        self._note_mapping_changes()
         frozen, subjects = set(), set()
         for position, mapping in enumerate(self._plan.mappings.all):
             reason = self._repointed(position)
@@ -191,7 +191,7 @@ class Brakes:
     def _layout(self) -> str:
         return json.dumps({mapping.path.hex(): mapping.destfolderid for mapping in self._plan.mappings.all})
 
-    def _heed_changes(self) -> None:
+    def _note_mapping_changes(self) -> None:
         """If the mappings changed: list the folders again that a mapping newly points to, and read all drift again."""
         layout, fact = self._layout(), self._ledger.reports.fact
         # Older releases wrote only LAYOUT.
@@ -242,7 +242,7 @@ class Brakes:
     def _taken_over(self) -> Iterator[int]:
         """Yield the mapping of each version whose asset is in another folder than the mapping points to."""
         mappings = self._plan.mappings
-        for path, *folders in self._ledger.intake.sent():
+        for path, *folders in self._ledger.versions.sent():
             position = mappings.for_directory(path.rpartition(b"/")[0])
             if position is not None and mappings.all[position].destfolderid not in folders:
                 yield position
@@ -311,7 +311,7 @@ class Brakes:
             if too_many and not self._brake_control.allowed("vanished", f"{shown}/", count):
                 detail = f"{count:,} of {known:,} files of the mapped folder {shown} are gone: is this intended?"
                 yield _Reason("vanished", f"{shown}/", detail, count)
-        count, before = result.missing_count, self._ledger.intake.size()
+        count, before = result.missing_count, self._ledger.versions.size()
         too_many = count > self._limits.max_vanished or (before >= _HALF_COUNTS_FROM and count * 2 > before)
         if too_many and not self._brake_control.allowed("vanished", "site", count):
             detail = f"{count:,} of {before:,} known files are gone{_most_of(result)}: is this intended?"

@@ -30,19 +30,19 @@ class ProgressCounts:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counted = Counted()
-        self._underway: list[Body] = []
+        self._in_flight: list[Body] = []
         self._hashed = 0
 
     @contextmanager
     def sending(self, body: Body) -> Iterator[None]:
         """Include the sent bytes of a large body while it is sent. The body counts them, so no chunk costs more."""
         with self._lock:
-            self._underway.append(body)
+            self._in_flight.append(body)
         try:
             yield
         finally:
             with self._lock:
-                self._underway.remove(body)
+                self._in_flight.remove(body)
 
     def hashed(self, size: int) -> None:
         """Count `size` bytes of a large file that were read to compare it before it is sent."""
@@ -70,7 +70,7 @@ class ProgressCounts:
     def shown(self) -> tuple[float, int, int]:
         """Return for a progress bar: files handled plus the sent parts of those in flight, bytes sent, bytes hashed."""
         with self._lock:
-            c, sizes = self._counted, [(body.bytes_sent, body.size) for body in self._underway]
+            c, sizes = self._counted, [(body.bytes_sent, body.size) for body in self._in_flight]
             hashed = self._hashed
         part = sum(sent / size for sent, size in sizes if size)
         return c.handled + part, c.bytes_uploaded + sum(sent for sent, _size in sizes), hashed

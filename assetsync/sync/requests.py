@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 REFUSED = "refused: "
 """The prefix of an answer by which the holder refuses a request."""
 
-UNASKED = "the service: "
+UNANSWERED = "the service: "
 """The prefix of an answer after the service had to be asked and did not answer; nothing was done."""
 
 _PAGE = 500
@@ -43,9 +43,9 @@ _UPLOADS = ("upload", "uploaded")
 
 def take_requests(context: Context) -> int:
     """Carry out the requests in the ledger; return how many were neither `upload` nor `uploaded`."""
-    requests = context.ledger.asked()
+    requests = context.ledger.open_requests()
     for request in requests:
-        context.ledger.answer(request.id, _answer(context, request), context.clock.now())
+        context.ledger.answer_request(request.id, _answer(context, request), context.clock.now())
     lost = context.ledger.attempt_results.recover(context.clock.now(), by_hand=True)
     if lost:
         context.meter.doubted(lost)
@@ -64,7 +64,7 @@ def _answer(context: Context, request: Request) -> str:
     try:
         answer = _once(context, request)
     except ServiceError as error:
-        answer = f"{UNASKED}{error}"
+        answer = f"{UNANSWERED}{error}"
         log.warning("request refused", verb=request.verb, detail=str(error))
     except AssetsyncError as error:
         answer = f"{REFUSED}{error}"
@@ -287,7 +287,7 @@ def _settle(ledger: Ledger, paths: Sequence[bytes]) -> str:
         rows = ledger.metadata_drift.drifted(path)
         while page := list(islice(rows, _PAGE)):
             drifting += len(page)
-            settled += ledger.metadata_drift.settle(row for row in page if row.says_otherwise or row.is_elsewhere)
+            settled += ledger.metadata_drift.settle(row for row in page if row.metadata_differs or row.is_elsewhere)
     counts = {"settled": settled, "still drifting: fix the sidecar or the mapping": drifting - settled}
     return "; ".join(f"{count:,} {what}" for what, count in counts.items() if count)
 
@@ -312,7 +312,7 @@ _AFTER_RETRY = {
 def _resolve(ledger: Ledger, service: Service, path: bytes, assetid: str | None, now: float) -> str:
     row = _current(ledger, path)
     if assetid is None:
-        return f"{printable(path)} is {ledger.repair.is_absent(row, now)}"
+        return f"{printable(path)} is {ledger.repair.resolve_as_absent(row, now)}"
     asset = find_asset(ledger, service, row, assetid)
     reading, difference = compare(Expected(asset.folder_id, row.size, row.md5), asset)
     if reading is Reading.DIFFERENT:
@@ -321,7 +321,7 @@ def _resolve(ledger: Ledger, service: Service, path: bytes, assetid: str | None,
             f"the asset {assetid} is not {printable(path)}: {difference}",
             hint="look for the one that is, or use --absent; `assetsync retry --send-again PATH` uploads the file anew",
         )
-    return f"{printable(path)} is {ledger.repair.is_asset(row, asset, now)}"
+    return f"{printable(path)} is {ledger.repair.resolve_as_asset(row, asset, now)}"
 
 
 def find_asset(ledger: Ledger, service: Service, row: FileRow, assetid: str) -> Asset:

@@ -27,7 +27,7 @@ from assetsync.tree.scan_report import MOVED_AWAY, ScanReport
 
 log = structlog.get_logger(__name__)
 
-_MOST_STRAYS = 1000
+_MOST_ORPHANS = 1000
 
 _MOST_BLIND = 100
 """The number of unreadable paths that are recorded by name, so that a new one among them is reported."""
@@ -68,7 +68,7 @@ class Rescan:
         except RootElsewhere:
             self.context.ledger.runs.not_scanned()
             raise
-        self.heed_mappings()
+        self.check_mappings()
         began = clock.steady()
         self.runtime_state.begin_scan()
         try:
@@ -94,12 +94,12 @@ class Rescan:
         """Report the files that are gone, so that no deletion passes in silence."""
         result.vanished = len(gone)
         if gone:
-            runs, known = self.context.ledger.runs, self.context.ledger.intake.size() + len(gone)
+            runs, known = self.context.ledger.runs, self.context.ledger.versions.size() + len(gone)
             vanished = runs.note_vanished(self.context.clock.now(), gone, known)
             tell = log.warning if vanished.is_large else log.info
             tell("files vanished", count=len(gone), known=known, folders=vanished.folders, first=vanished.names[0])
 
-    def heed_mappings(self) -> None:
+    def check_mappings(self) -> None:
         """Keep files as they are if their mapping now points to another folder, until a person has looked."""
         self.intake.frozen = self.single_looks.frozen = self.brakes.check_mappings()
 
@@ -129,7 +129,7 @@ class Rescan:
             # Keep the earlier findings: the scan may not have reached their paths.
             missing, blind = before.missing, list(dict.fromkeys([*before.blind, *blind]))
             unread = max(before.unread, len(blind))
-        stray, first = self._strays(before)
+        stray, first = self._orphan_sidecars(before)
         if missing and (before is None or before.missing != missing):
             log.warning(
                 "mapped folders are not there", folders=missing, fix="mount their disk, correct `path`, or create them"
@@ -146,13 +146,14 @@ class Rescan:
         runs.scanned(last, seconds)
         self.context.meter.ran("rescan", seconds)
 
-    def _strays(self, before: LastScan | None) -> tuple[int, str]:
+    def _orphan_sidecars(self, before: LastScan | None) -> tuple[int, str]:
         """Return the number of sidecars without a matching file, and the first of them."""
         # The ledger does not know a file that has not settled, so the tree is checked as well.
         absent = self.context.tree.is_absent
-        strays = [path for path in self.context.ledger.intake.strays(_MOST_STRAYS) if absent(path.removesuffix(SUFFIX))]
-        first = printable(strays[0]) if strays else ""
-        if strays and (before is None or before.first_stray != first):
+        unmatched = self.context.ledger.versions.orphan_sidecars(_MOST_ORPHANS)
+        orphan_sidecars = [path for path in unmatched if absent(path.removesuffix(SUFFIX))]
+        first = printable(orphan_sidecars[0]) if orphan_sidecars else ""
+        if orphan_sidecars and (before is None or before.first_stray != first):
             fix = "`assetsync check` lists them; rename each after its file"
-            log.warning("sidecars without a matching file", sidecars=len(strays), first=first, fix=fix)
-        return len(strays), first
+            log.warning("sidecars without a matching file", sidecars=len(orphan_sidecars), first=first, fix=fix)
+        return len(orphan_sidecars), first

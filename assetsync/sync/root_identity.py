@@ -97,7 +97,7 @@ class RootIdentity:
     def _problem(self) -> _Problem | None:
         known, here = self._ledger.reports.fact(ROOT), self._here()
         is_another = known is not None and known != here and not self._tree.is_at(known.encode())
-        if is_another and self._ledger.intake.size() > 0 and not self._brake_control.allowed(_KIND, here, 1):
+        if is_another and self._ledger.versions.size() > 0 and not self._brake_control.allowed(_KIND, here, 1):
             detail = (
                 f"the ledger was filled from the root {printable(known or '')}, and `root` is {printable(here)} now:"
                 " nothing there is looked at before you agree that the same tree has moved; else correct `root`"
@@ -128,7 +128,7 @@ class RootIdentity:
         # A mapping below this one may be on a disk of its own.
         inside = mapping.path + b"/" if mapping.path else b""
         others = [other.path for other in self._plan.mappings.all if other.path.startswith(inside) and other.path]
-        below = self._ledger.intake.sample(mapping.path, _SAMPLE, but=others)
+        below = self._ledger.versions.sample(mapping.path, _SAMPLE, but=others)
         sample = [row for row in below if self._plan.covers(row.path) == position]
         is_ours = any(self._may_be_there(row.path, row.size, row.mtime_ns) for row in sample)
         return None if len(sample) < _FEW or is_ours else here

@@ -55,7 +55,7 @@ class ServiceIdentity:
             return
         before = self._ledger.reports.fact(SERVICE)
         if before is None or before == self._address:
-            self._settle()
+            self._accept_address()
             return
         # A thread that waits for the one that asks would seem to hang.
         if not self._lock.acquire(blocking=False):
@@ -70,7 +70,7 @@ class ServiceIdentity:
                 self._ledger.set_fact(name, None)
             ask_for_audit(self._ledger, self._clock.now())
             log.warning("another address of the service", before=before, now=self._address)
-            self._settle()
+            self._accept_address()
         finally:
             self._lock.release()
 
@@ -137,7 +137,7 @@ class ServiceIdentity:
             log.warning("the index of the service cannot be asked", detail=str(error))
             return False
 
-    def _settle(self) -> None:
+    def _accept_address(self) -> None:
         if self._ledger.reports.fact(SERVICE) != self._address:
             self._ledger.set_fact(SERVICE, self._address)
         # Revoke releases for other addresses: the operator has come back from them.

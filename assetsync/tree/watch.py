@@ -98,7 +98,7 @@ class Watcher:
             logging.getLogger(name).addHandler(self._overflow_handler)
         # A folder that was moved out of the tree and back still has its old watch, which works as well as a new watch.
         warnings.filterwarnings("ignore", _WATCHED_STILL, RuntimeWarning)
-        # If the folder cannot be created, `sings` returns False later.
+        # If the folder cannot be created, `is_alive` returns False later.
         with contextlib.suppress(OSError):
             os.makedirs(self._canary, mode=0o700, exist_ok=True)
         self._observer.start()
@@ -130,7 +130,7 @@ class Watcher:
                 changed.append(folder)
         return changed
 
-    def sings(self, patience: float) -> bool:
+    def is_alive(self, patience: float) -> bool:
         """Cause an event in the canary folder and return whether it arrived within `patience` seconds."""
         self._canary_seen.clear()
         try:
@@ -141,7 +141,7 @@ class Watcher:
             fd = os.open(os.path.join(self._canary, _CANARY), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             os.close(fd)
         except OSError as error:
-            log.debug("the canary cannot sing", folder=os.fsdecode(self._canary), why=str(error))
+            log.debug("the canary file cannot be written", folder=os.fsdecode(self._canary), why=str(error))
             return False
         return self._observer.is_alive() and self._canary_seen.wait(patience)
 

@@ -45,7 +45,7 @@ def contact(config: str) -> dict[str, float]:
     def ensure(site) -> int:
         site.folder_listing.list_anew()
         site.folder_listing.ensure(FOLDER)
-        return site.context.ledger.intake.size()
+        return site.context.ledger.versions.size()
 
     return _with_site(config, ensure)
 

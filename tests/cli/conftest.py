@@ -159,7 +159,7 @@ class Holder:
 
     def _run(self) -> None:
         while self._left > 0 and not self._stop.wait(0.05):
-            self._left -= len(self.ledger.asked())
+            self._left -= len(self.ledger.open_requests())
             take_requests(self._context)
 
 

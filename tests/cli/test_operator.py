@@ -73,7 +73,7 @@ class TestBesideADaemon:
         alone = site.run(*command)
         with closing(open_ledger(site.ledger)) as holder:
             beside = site.run(*command)
-            assert holder.asked() == []
+            assert holder.open_requests() == []
         assert (beside.code, beside.err) == (alone.code, alone.err)
         assert (beside.code, said in beside.err) == (2, True)
 
@@ -155,7 +155,7 @@ class TestRetry:
         with closing(open_ledger(blocked.ledger)) as holder:
             result = blocked.run("retry", "photos/big.bin")
             assert (result.code, "another process holds the ledger" in result.out) == (0, True)
-            assert [(request.verb, request.argument["paths"]) for request in holder.asked()] == [
+            assert [(request.verb, request.argument["paths"]) for request in holder.open_requests()] == [
                 ("retry", [b"photos/big.bin".hex()])
             ]
         assert blocked.files() == {"photos/big.bin": "blocked"}
@@ -166,7 +166,7 @@ class TestRetry:
     def test_unknown_path_leaves_no_request(self, blocked):
         with closing(open_ledger(blocked.ledger)) as holder:
             assert blocked.run("retry", "photos/unknown.jpg").code == 2
-            assert holder.asked() == []
+            assert holder.open_requests() == []
 
 
 class TestResume:
@@ -283,7 +283,7 @@ class TestDoubt:
         with closing(open_ledger(doubtful.ledger)):
             assert doubtful.run("doubt resolve", "photos/a.jpg", "--absent").code == 0
         with closing(read_ledger(doubtful.ledger)) as ledger:
-            assert [request.verb for request in ledger.asked()] == ["doubt"]
+            assert [request.verb for request in ledger.open_requests()] == ["doubt"]
 
 
 def test_reported_change_names_send_again(site):

@@ -510,7 +510,7 @@ def test_a_silent_holder_is_exit_4(mirrored, outside, monkeypatch):
         result = upload(mirrored, outside)
         assert (result.code, "did not answer; nothing was sent" in result.err) == (4, True)
         # Carried out too late it is refused: nobody would send it.
-        assert holder.asked()
+        assert holder.open_requests()
     assert mirrored.run("reconcile").code == 0
     assert names(mirrored) == ["first.jpg"]
     assert mirrored.run("doubt list").out == "nothing is in doubt\n"

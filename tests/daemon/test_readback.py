@@ -167,7 +167,7 @@ def test_readback_goes_on_while_uploads_fail(world, is_a_look_up, expected):
     world.write("photo")
     world.scan_and_send()
     world.clock.advance(60)
-    world.site.circuit_breaker.trouble("no_answer", "HTTP status 500", looking=is_a_look_up)
+    world.site.circuit_breaker.trouble("no_answer", "HTTP status 500", by_lookup=is_a_look_up)
     reading, _ = reading_of(world)
     reading.want_verify()
     steps(reading)

@@ -76,7 +76,7 @@ def test_restart_keeps_the_elapsed_wait(make_world, job, ended, waits):
     world = make_world(schedule={"index": "5m", "verify": "5m", "audit": "off", "rescan": "off"})
     asked = []
     work = Work(world.site)
-    work.reading.want_index = work.reading.want_verify = lambda: asked.append(time.time())
+    work.read_back.want_index = work.read_back.want_verify = lambda: asked.append(time.time())
     now = time.time()
     if ended is not None:
         world.ledger.runs.ended(job, now + ended, 1.0)
@@ -137,17 +137,17 @@ def test_clock_jump_keeps_the_job_rate(make_world, monkeypatch, jump):
 
     work = Work(world.site)
     work.want_scan = count("rescan")
-    work.reading.want_index, work.reading.want_verify = count("index"), count("verify")
-    work.reading.want_audit = count("audit")
+    work.read_back.want_index, work.read_back.want_verify = count("index"), count("verify")
+    work.read_back.want_audit = count("audit")
     wall = Wall(monkeypatch)
     wall.off = -jump
     world.ledger.set_fact("audit_from", repr(wall.now()))
     schedule = Schedule(world.config().schedule, work, wall, failed=pytest.fail)
     schedule.start()
     try:
-        schedule.heed_clock()
+        schedule.correct_clock_jump()
         wall.off = 0.0
-        schedule.heed_clock()
+        schedule.correct_clock_jump()
         time.sleep(2.5)
         assert 1 <= asked["rescan"] <= 4
         assert 1 <= asked["verify"] <= 4
@@ -167,10 +167,10 @@ def test_small_clock_setback_keeps_due_time(make_world, monkeypatch):
     try:
         before = schedule.next_runs()
         wall.off = -4.0
-        schedule.heed_clock()
+        schedule.correct_clock_jump()
         assert schedule.next_runs() == before
         wall.off = -8.0
-        schedule.heed_clock()
+        schedule.correct_clock_jump()
         assert schedule.next_runs()["index"] == pytest.approx(before["index"] - 8, abs=2)
     finally:
         schedule.stop()

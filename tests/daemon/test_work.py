@@ -181,7 +181,7 @@ def test_look_refused_by_ledger_is_rescanned(make_world, monkeypatch):
         raise LedgerError("full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(world.ledger.intake, "current_of", fail)
+        patch.setattr(world.ledger.versions, "current_of", fail)
         with pytest.raises(LedgerError):
             work.look()
     work.scan()
@@ -235,15 +235,15 @@ def test_file_stays_pending_until_queued(make_world, clock, monkeypatch):
         world.write(f"{number}", b"%d" % number, mtime=YEAR_3000)
     world.scan()
     clock.advance(6)
-    enqueue, seen = world.ledger.intake.enqueue, []
+    enqueue, seen = world.ledger.versions.enqueue, []
 
     def look_first(versions, now, **said) -> int:
         world.site.runtime_state.note()
         seen.append(stand(world.config(), world.ledger, clock.now()).in_sync)
         return enqueue(versions, now, **said)
 
-    monkeypatch.setattr(world.ledger.intake, "enqueue", look_first)
-    assert world.site.looking.look_again() == 3
+    monkeypatch.setattr(world.ledger.versions, "enqueue", look_first)
+    assert world.site.single_looks.look_again() == 3
     assert (seen, len(world.site.settling)) == ([False], 0)
 
 
@@ -254,8 +254,8 @@ def test_readback_finding_needs_no_scan(make_world):
     world.write("a.ai", b"a")
     world.scan_and_send()
     work = Work(world.site, idle=0.0)
-    work.reading.want_verify()
-    work.reading.step()
+    work.read_back.want_verify()
+    work.read_back.step()
     work.look()
     assert "another kind of file (doc)" in world.row("a.ai").drift
 

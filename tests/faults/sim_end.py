@@ -131,7 +131,7 @@ def _pause(simulation: "Simulation") -> float:
     ledger = site.context.ledger
     now = clock.now()
     if site.circuit_breaker.pause is not None:
-        return max(0.1, site.circuit_breaker.pause.next_probe - clock.steady())
+        return max(0.1, site.circuit_breaker.pause.next_check - clock.steady())
     (verify_due,) = ledger.store.rows("SELECT MIN(due_at) FROM files WHERE state = 'stored'")[0]
     look = ledger.doubts.next_look()
     if look is not None and look <= now:

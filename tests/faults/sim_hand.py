@@ -106,7 +106,7 @@ class Hand:
         if self._request is None or self._sent is None:
             return False
         sim, said = self._sim, by_hand.outcome_of(self._request.boundary, self._sent)
-        sim.guarded(lambda: sim.site.context.ledger.ask("uploaded", said, sim.clock.now()), "outcome by hand")
+        sim.guarded(lambda: sim.site.context.ledger.add_request("uploaded", said, sim.clock.now()), "outcome by hand")
         self.kill()
         return True
 

@@ -173,7 +173,7 @@ class Simulation:
 
         site.preparer.prepare = prepare_and_stand  # type: ignore[method-assign]
         self.hints = WatchQueue()
-        self.looker = Looker(site.context, site.plan, site.looking, self.hints, site.sidecars)
+        self.looker = Looker(site.context, site.plan, site.single_looks, self.hints, site.sidecars)
         self.site = site
         site.begin()
         return site
@@ -354,8 +354,8 @@ class Simulation:
         take_requests(site.context)
         try:
             if site.circuit_breaker.pause is not None:
-                if site.circuit_breaker.probe_due():
-                    site.probe()
+                if site.circuit_breaker.check_due():
+                    site.check_health()
                 return
             site.try_what_waited()
             site.resolver.step()

@@ -35,7 +35,7 @@ class Book:
 
     def queue(self, path: bytes, *, folder: str = "F", size: int = 10, due: float = NOW, **stat) -> FileRow:
         """Queue a version, in place of the current one where there is one."""
-        intake = self.ledger.intake
+        intake = self.ledger.versions
         current = intake.current_of(path)
         name = path.rpartition(b"/")[2].decode("utf-8", "replace").casefold()
         version = NewVersion(path, self.stat(size, **stat), folder, name, current.id if current else None)
@@ -44,7 +44,7 @@ class Book:
 
     def queue_many(self, paths: Iterable[bytes]) -> None:
         versions = [NewVersion(path, self.stat(), "F", path.decode(), None) for path in paths]
-        self.ledger.intake.enqueue(versions, NOW)
+        self.ledger.versions.enqueue(versions, NOW)
 
     def hold_folder(self, folder: str, outcome: Outcome, until: float) -> None:
         self.ledger.store.write(
@@ -52,7 +52,7 @@ class Book:
         )
 
     def row(self, path: bytes) -> FileRow:
-        row = self.ledger.intake.current_of(path)
+        row = self.ledger.versions.current_of(path)
         assert row is not None
         return row
 

@@ -94,7 +94,7 @@ def test_unsent_adopter_losing_id_is_queued(book):
 def test_doubted_adopter_goes_on_without_id(book):
     adopter = book.queue(b"adopter")
     book.lose(adopter)
-    book.ledger.repair.is_asset(adopter, _asset("A"), NOW)
+    book.ledger.repair.resolve_as_asset(adopter, _asset("A"), NOW)
     book.ledger.assets.unseen(book.row(b"adopter"), "not shown", NOW)
     assert book.row(b"adopter").state is State.IN_DOUBT
     assert book.accept(book.queue(b"mine"), "A").assetid == "A"
@@ -118,7 +118,7 @@ def test_id_of_earlier_answer_is_doubted(book):
 
 def test_an_id_of_history_can_be_given_again(book):
     old = book.accept(book.queue(b"a"), "A")
-    book.ledger.intake.unwanted([(old.id, b"a")], Event.VANISHED, NOW)
+    book.ledger.versions.unwanted([(old.id, b"a")], Event.VANISHED, NOW)
     assert book.accept(book.queue(b"b"), "A").state is State.STORED
 
 
@@ -136,9 +136,9 @@ def test_an_id_of_another_folder_is_not_believed(book, rests):
     """The asset was shown in another folder than the upload went to, so that it is no other than its owner's."""
     owner = book.queue(b"owner")
     book.lose(owner)
-    book.ledger.repair.is_asset(owner, replace(_asset("A"), folder_id="G"), NOW)
+    book.ledger.repair.resolve_as_asset(owner, replace(_asset("A"), folder_id="G"), NOW)
     if rests:
-        book.ledger.intake.unwanted([(owner.id, b"owner")], Event.VANISHED, NOW)
+        book.ledger.versions.unwanted([(owner.id, b"owner")], Event.VANISHED, NOW)
     second = book.accept(book.queue(b"second"), "A")
     assert (second.state, second.reason, second.assetid) == (State.IN_DOUBT, "id_taken", None)
     assert book.by_id(owner).assetid == "A"
@@ -162,7 +162,7 @@ def test_file_of_five_crashes_is_blocked(book):
         book.begin(row)
         book.ledger.attempt_results.recover(NOW)
         if crash < MAX_CRASHES:
-            book.ledger.repair.is_absent(row, NOW)
+            book.ledger.repair.resolve_as_absent(row, NOW)
     blocked = book.row(b"a")
     assert (blocked.state, blocked.reason, blocked.crashes) == (State.BLOCKED, "crashes", MAX_CRASHES)
     assert "retry" in blocked.detail

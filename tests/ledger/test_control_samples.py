@@ -35,5 +35,5 @@ def test_few_verified_are_padded_with_seen(book):
 
 def test_history_is_sampled_as_last_resort(book):
     seen(book, b"a", "A", verified=True)
-    book.ledger.intake.unwanted([(book.row(b"a").id, b"a")], Event.VANISHED, NOW)
+    book.ledger.versions.unwanted([(book.row(b"a").id, b"a")], Event.VANISHED, NOW)
     assert asked_for(book, 3) == {"A"}

@@ -298,12 +298,12 @@ def test_request_is_recorded_beside_holder(tmp_path: Path):
     path = tmp_path / "ledger.db"
     holder = open_ledger(path)
     beside = read_ledger(path, writable=True)
-    number = beside.ask("retry", {"paths": ["61"]}, 5.0)
+    number = beside.add_request("retry", {"paths": ["61"]}, 5.0)
     beside.close()
-    asked = holder.asked()
+    asked = holder.open_requests()
     assert [(r.id, r.verb, r.argument) for r in asked] == [(number, "retry", {"paths": ["61"]})]
-    holder.answer(number, "done", 6.0)
-    assert holder.asked() == []
+    holder.answer_request(number, "done", 6.0)
+    assert holder.open_requests() == []
     holder.close()
 
 
@@ -391,7 +391,7 @@ def test_path_bytes_are_kept_in_byte_order(make_book, paths: list[bytes]):
     for path in paths:
         book.queue(path)
     assert [row.path for row in book.ledger.reports.files()] == sorted(paths)
-    assert [known.path for known in book.ledger.intake.current()] == sorted(paths)
+    assert [known.path for known in book.ledger.versions.current()] == sorted(paths)
     book.ledger.close()
 
 

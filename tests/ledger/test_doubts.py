@@ -52,7 +52,7 @@ def test_sighting_learns_size_and_digest(book):
 def test_only_live_rows_own_ids(book):
     live = book.accept(book.queue(b"live"), "L")
     gone = book.accept(book.queue(b"gone"), "G")
-    book.ledger.intake.unwanted([(gone.id, b"gone")], Event.VANISHED, NOW)
+    book.ledger.versions.unwanted([(gone.id, b"gone")], Event.VANISHED, NOW)
     many = [f"X{number}" for number in range(1200)]
     assert book.ledger.doubts.owned([live.assetid, "G", *many]) == {"L"}
     assert book.ledger.doubts.owned([]) == set()
@@ -103,7 +103,7 @@ def test_undecidable_doubt_releases_its_name(book, doubt):
 
 
 def test_doubt_decided_meanwhile_is_kept(book, doubt):
-    book.ledger.repair.is_absent(doubt.file, NOW)
+    book.ledger.repair.resolve_as_absent(doubt.file, NOW)
     decided = book.row(b"a")
     for verdict, *_ in DECIDED:
         book.ledger.doubts.decide(doubt, verdict, NOW)
@@ -181,7 +181,7 @@ def test_recent_history_is_no_orphan(book):
     replaced = book.accept(book.queue(b"a"), "R")
     book.accept(book.queue(b"a", size=20), "N", md5=M2)
     gone = book.accept(book.queue(b"b", size=30), "G", md5="3" * 32)
-    book.ledger.intake.unwanted([(gone.id, b"b")], Event.VANISHED, NOW)
+    book.ledger.versions.unwanted([(gone.id, b"b")], Event.VANISHED, NOW)
     assert orphans(book) == {"R": "replaced", "G": "deleted"}
     assert [o.assetid for o in book.ledger.reports.orphans(NOW)] == ["R"]
     book.lose(book.queue(b"c", size=replaced.size))

@@ -273,7 +273,7 @@ def test_history_and_unmapped_count_apart(book):
     assert counts.unresolved_history == 1
     assert book.ledger.reports.count_blocked() == len(book.ledger.reports.blocked(10)) == 2
     assert book.ledger.reports.waiting_longest().path == b"stored"
-    assert (book.ledger.queue.counts(NOW), book.ledger.intake.size()) == ((1, 0), 3)
+    assert (book.ledger.queue.counts(NOW), book.ledger.versions.size()) == ((1, 0), 3)
 
 
 def test_hold_without_files_is_not_listed(book):
@@ -281,7 +281,7 @@ def test_hold_without_files_is_not_listed(book):
     hold = Hold("unlisted", "why", NOW, NOW + 60)
     book.ledger.queue.hold_folder("F", hold)
     assert book.ledger.reports.holds(NOW) == {"F": hold}
-    book.ledger.intake.unwanted([(row.id, b"a")], Event.VANISHED, NOW)
+    book.ledger.versions.unwanted([(row.id, b"a")], Event.VANISHED, NOW)
     assert book.ledger.reports.holds(NOW) == {}
 
 
@@ -290,6 +290,6 @@ def test_weekly_recount_repairs_counts(book):
         book.queue(path)
     # REPLACE fires no trigger for the row that it takes away.
     book.ledger.store.write(lambda conn: conn.execute("REPLACE INTO files SELECT * FROM files WHERE path = x'61'"))
-    assert book.ledger.intake.size() == 3
+    assert book.ledger.versions.size() == 3
     book.ledger.folder_cache.begin("plan", NOW)
-    assert book.ledger.intake.size() == 2
+    assert book.ledger.versions.size() == 2

@@ -45,7 +45,7 @@ def test_unverified_asset_moves_by_digest(book):
 
 def test_historic_asset_moves_without_drift(book):
     row = stored(book, b"a", "A")
-    book.ledger.intake.unwanted([(row.id, b"a")], Event.VANISHED, NOW)
+    book.ledger.versions.unwanted([(row.id, b"a")], Event.VANISHED, NOW)
     assert book.ledger.metadata_drift.met("G", shown("A")) == [b"a"]
     assert (folder_of(book, row), book.by_id(row).drift) == ("G", None)
 
@@ -67,7 +67,7 @@ def test_unverified_replaced_asset_moves(book):
 def test_asset_without_digest_does_not_move(book):
     row = book.queue(b"a")
     book.lose(row, md5=None)
-    book.ledger.repair.is_asset(row, Asset("A", "F", "a", 10, None, "doc"), NOW)
+    book.ledger.repair.resolve_as_asset(row, Asset("A", "F", "a", 10, None, "doc"), NOW)
     assert (book.row(b"a").state, book.row(b"a").md5) == (State.STORED, None)
     assert book.ledger.metadata_drift.met("G", shown("A")) == []
     assert folder_of(book, row) == "F"
@@ -86,7 +86,7 @@ def test_agreed_folder_ends_with_remapping(book):
 
 def test_historic_sighting_follows_its_asset(book):
     row = stored(book, b"a", "A")
-    book.ledger.intake.unwanted([(row.id, b"a")], Event.VANISHED, NOW)
+    book.ledger.versions.unwanted([(row.id, b"a")], Event.VANISHED, NOW)
     book.ledger.doubts.sight([Asset("A", "F", "name", 10, M1, "doc")], 0, NOW)
     later = book.queue(b"b")
     assert book.ledger.equal_content.sighted(later, M1) == "A"

@@ -40,7 +40,7 @@ def test_newest_due_excludes_tried_files(book):
         book.queue(path, due=at)
     tried = book.queue(b"tried", due=NOW)
     book.lose(tried)
-    book.ledger.repair.is_absent(tried, NOW)
+    book.ledger.repair.resolve_as_absent(tried, NOW)
     assert due(book, newest=True) == [b"b", b"c", b"a"]
 
 
@@ -127,7 +127,7 @@ def test_newer_version_waits_for_older(book, how):
     if how == "sending":
         book.ledger.attempt_results.accepted(attempt, old.id, accepted("A"), NOW)
     else:
-        book.ledger.repair.is_absent(old, NOW)
+        book.ledger.repair.resolve_as_absent(old, NOW)
     assert book.by_id(old).state is State.SUPERSEDED
     assert due(book) == [b"a"]
 
@@ -195,7 +195,7 @@ EQUALS = {
     "gone_with_an_asset": (
         lambda book, row: (
             book.accept(row, "A"),
-            book.ledger.intake.unwanted([(row.id, row.path)], Event.VANISHED, NOW),
+            book.ledger.versions.unwanted([(row.id, row.path)], Event.VANISHED, NOW),
         ),
         True,
     ),
@@ -211,7 +211,7 @@ EQUALS = {
     "queued": (lambda book, row: None, False),
     "blocked_unsent": (lambda book, row: book.ledger.queue.hold(row.id, "sidecar", "", NOW), False),
     "gone_unsent": (
-        lambda book, row: book.ledger.intake.unwanted([(row.id, row.path)], Event.VANISHED, NOW),
+        lambda book, row: book.ledger.versions.unwanted([(row.id, row.path)], Event.VANISHED, NOW),
         False,
     ),
 }
@@ -239,7 +239,7 @@ def test_unhashed_version_is_matched_by_stat(book):
 
 def test_version_without_its_asset_is_no_equal(book):
     resting = book.accept(book.queue(b"a"), "A")
-    book.ledger.intake.unwanted([(resting.id, b"a")], Event.VANISHED, NOW)
+    book.ledger.versions.unwanted([(resting.id, b"a")], Event.VANISHED, NOW)
     owner = book.queue(b"b")
     assert book.ledger.queue.adopt(owner, "A", M1, "said", NOW) is True
     new = book.queue(b"c")
@@ -265,7 +265,7 @@ def test_takeover_keeps_asset_and_attempts(book):
     merged = book.row(b"b")
     assert (merged.id, merged.assetid, merged.inode, merged.wanted) == (old.id, "A", 9, Wanted.YES)
     assert book.by_id(new) is None
-    assert book.ledger.intake.current_of(b"a") is None
+    assert book.ledger.versions.current_of(b"a") is None
 
 
 @pytest.mark.parametrize("first", ["sending", "in_doubt"])
@@ -378,7 +378,7 @@ def test_unknown_folder_is_listed_first(book, steps, needed):
         lambda ledger: ledger.metadata_drift.met(
             "F", [Asset("A", "F", "a", 10, M1, "doc"), Asset("B", "F", "b", 10, M2, "doc")]
         ),
-        lambda ledger: ledger.equal_content.resembling(ledger.intake.current_of(b"there"), "there"),
+        lambda ledger: ledger.equal_content.resembling(ledger.versions.current_of(b"there"), "there"),
         lambda ledger: ledger.control_samples.has_begun(),
         # Accepted with the id of another, whose owner is looked for.
         lambda ledger: ledger.attempt_results.accepted(1, 1, accepted("A"), NOW),

@@ -68,10 +68,10 @@ def test_a_persons_word_ends_a_doubt(book, make, word):
     make(book)
     row = book.row(b"a")
     if word == "asset":
-        state = book.ledger.repair.is_asset(row, Asset("MINE", "G", "a", 10, M1, "doc"), NOW)
+        state = book.ledger.repair.resolve_as_asset(row, Asset("MINE", "G", "a", 10, M1, "doc"), NOW)
         assert (state, book.row(b"a").assetid, book.row(b"a").asset_folder) == (State.STORED, "MINE", "G")
     else:
-        assert book.ledger.repair.is_absent(row, NOW) is State.QUEUED
+        assert book.ledger.repair.resolve_as_absent(row, NOW) is State.QUEUED
     assert book.ledger.doubts.of(row.id) is None
     assert book.ledger.doubts.count() == 0
 

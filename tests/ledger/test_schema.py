@@ -94,7 +94,7 @@ def test_first_release_values_are_understood(old: Path):
             b"photos/old.jpg": State.QUEUED,
         }
         assert [brake.subject for brake in ledger.reports.brakes()] == ["photos"]
-        assert [request.verb for request in ledger.asked()] == ["retry"]
+        assert [request.verb for request in ledger.open_requests()] == ["retry"]
 
 
 def release_later(patch: pytest.MonkeyPatch, *, fails: bool = False) -> None:
@@ -150,7 +150,7 @@ def test_older_release_refuses_migrated_file(old: Path, monkeypatch, opened):
     [
         lambda ledger: ledger.reports.counts(NOW),
         lambda ledger: ledger.queue.counts(NOW),
-        lambda ledger: ledger.intake.size(),
+        lambda ledger: ledger.versions.size(),
     ],
     ids=["counts", "queue", "size"],
 )
@@ -179,7 +179,7 @@ def test_rows_before_counting_are_counted(old: Path):
     open_ledger(old).close()
     assert uncounted(old) == set()
     with closing(open_ledger(old)) as ledger:
-        assert (ledger.intake.size(), ledger.queue.counts(NOW)) == (5, (2, 0))
+        assert (ledger.versions.size(), ledger.queue.counts(NOW)) == (5, (2, 0))
 
 
 @pytest.mark.parametrize(

@@ -11,18 +11,18 @@ def test_folder_sample_is_stable_and_spread(book):
     book.accept(book.queue(b"beside"), "B")
     book.queue(b"d/never sent")
     gone = book.row(b"d/00")
-    book.ledger.intake.unwanted([(gone.id, gone.path)], Event.VANISHED, NOW)
-    samples = [[row.path for row in book.ledger.intake.sample(b"d", 20)] for _ in range(5)]
+    book.ledger.versions.unwanted([(gone.id, gone.path)], Event.VANISHED, NOW)
+    samples = [[row.path for row in book.ledger.versions.sample(b"d", 20)] for _ in range(5)]
     assert all(sample == samples[0] for sample in samples)
     numbers = {int(path.removeprefix(b"d/")) for path in samples[0]}
     assert len(numbers) == 20
     assert min(numbers) in range(1, 20)
     assert max(numbers) >= 40
-    assert len(book.ledger.intake.sample(b"d", 100)) == 59
+    assert len(book.ledger.versions.sample(b"d", 100)) == 59
 
 
 def test_sample_allows_many_excluded_folders(book):
     book.accept(book.queue(b"a"), "A")
-    assert [row.path for row in book.ledger.intake.sample(b"", 10, but=[b"%d" % number for number in range(1200)])] == [
-        b"a"
-    ]
+    assert [
+        row.path for row in book.ledger.versions.sample(b"", 10, but=[b"%d" % number for number in range(1200)])
+    ] == [b"a"]

@@ -122,9 +122,9 @@ def test_unlisted_folder_is_an_outage(make_world):
 
 def test_long_ended_pause_is_no_outage(world, look):
     site, clock = world.site, world.clock
-    site.circuit_breaker.trouble("unreachable", "no answer to a look-up", looking=True)
+    site.circuit_breaker.trouble("unreachable", "no answer to a look-up", by_lookup=True)
     clock.advance(2)
-    assert site.probe()
+    assert site.check_health()
     # With nothing to send, the trial that ends it does not come.
     world.live(6 * 3600, tick=60)
     found = []

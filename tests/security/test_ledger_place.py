@@ -128,6 +128,6 @@ def test_a_ledger_with_two_names_is_refused(path):
 )
 def test_senseless_request_is_closed(make_world, verb, argument):
     world = make_world()
-    world.ledger.ask(verb, argument, world.clock.now())
+    world.ledger.add_request(verb, argument, world.clock.now())
     assert take_requests(world.site.context) == 1
-    assert world.ledger.asked() == []
+    assert world.ledger.open_requests() == []

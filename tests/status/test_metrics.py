@@ -31,7 +31,7 @@ def test_upload_results_are_counted(shown):
     world.scan_and_send()
     for _ in range(2):
         world.clock.advance(100)
-        world.site.probe()
+        world.site.check_health()
         world.send()
     found = samples(shown)
     results = {key[1]: value for key, value in found.items() if key[0] == "uploads_total"}
@@ -64,7 +64,7 @@ def test_manual_doubt_decision_is_counted(shown):
     world.service.script.append("lost_before")
     world.write("a")
     world.scan_and_send()
-    world.ledger.ask("doubt", {"path": b"a".hex(), "asset": None}, world.clock.now())
+    world.ledger.add_request("doubt", {"path": b"a".hex(), "asset": None}, world.clock.now())
     take_requests(world.site.context)
     assert samples(shown)["doubts_decided_total", "by_hand"] == 1
 

@@ -346,12 +346,12 @@ def test_first_import_counts_for_no_hour(make_world):
 def test_single_looks_count_only_new_files(make_world):
     world = make_world()
     world.write("a", b"a")
-    world.site.looking.look(b"a")
+    world.site.single_looks.look(b"a")
     world.send()
     world.write("a", b"b")
-    world.site.looking.look(b"a")
-    world.site.looking.look(b"a")
-    assert world.site.looking.new_versions == 2
+    world.site.single_looks.look(b"a")
+    world.site.single_looks.look(b"a")
+    assert world.site.single_looks.new_versions == 2
 
 
 def test_first_import_pulls_no_brake(make_world):
@@ -423,7 +423,7 @@ def test_other_root_blocks_hints_until_agreed(world):
         work.look()
         work.scan()
         assert world.states() == dict.fromkeys(world.states(), State.VERIFIED)
-        world.ledger.ask("resume", {"id": None}, world.clock.now())
+        world.ledger.add_request("resume", {"id": None}, world.clock.now())
         work.tend()
         work.scan()
         work.look()
@@ -478,7 +478,7 @@ def test_release_beside_daemon_scans_at_once(world):
     try:
         work.scan()
         assert set(world.states().values()) == {State.VERIFIED}
-        world.ledger.ask("resume", {"id": None}, world.clock.now())
+        world.ledger.add_request("resume", {"id": None}, world.clock.now())
         work.tend()
         work.scan()
     finally:

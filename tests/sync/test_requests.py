@@ -34,7 +34,7 @@ def hear_again(world) -> None:
 def test_crash_resends_once_per_request(deaf):
     deaf.write("a")
     deaf.scan_and_send()
-    number = deaf.ledger.ask("retry", AGAIN, deaf.clock.now())
+    number = deaf.ledger.add_request("retry", AGAIN, deaf.clock.now())
     with pytest.raises(LedgerError):
         take_requests(deaf.site.context)
     deaf.restart()
@@ -44,7 +44,7 @@ def test_crash_resends_once_per_request(deaf):
     take_requests(deaf.site.context)
     deaf.send()
     assert deaf.posted() == ["a", "a"]
-    assert deaf.ledger.answered(number) == (
+    assert deaf.ledger.answer_to(number) == (
         "refused: the process ended while it did this, and it may be done: `assetsync explain` tells, then ask again"
     )
 
@@ -53,15 +53,15 @@ def test_absent_verdict_covers_one_upload(deaf):
     deaf.write("a")
     deaf.service.script.extend(["lost_before", "lost_after"])
     deaf.scan_and_send()
-    deaf.ledger.ask("doubt", {"path": b"a".hex(), "asset": None}, deaf.clock.now())
+    deaf.ledger.add_request("doubt", {"path": b"a".hex(), "asset": None}, deaf.clock.now())
     with pytest.raises(LedgerError):
         take_requests(deaf.site.context)
-    deaf.site.circuit_breaker.answered()
+    deaf.site.circuit_breaker.health_check_answered()
     deaf.send()
     assert deaf.row("a").state is State.IN_DOUBT
     hear_again(deaf)
     take_requests(deaf.site.context)
-    deaf.site.circuit_breaker.answered()
+    deaf.site.circuit_breaker.health_check_answered()
     deaf.send()
     assert (deaf.posted(), len(deaf.service.assets)) == (["a", "a"], 1)
 
@@ -69,7 +69,7 @@ def test_absent_verdict_covers_one_upload(deaf):
 def test_brake_pulled_after_request_stays(world):
     ledger, now = world.ledger, world.clock.now()
     ledger.pull_brake("emptied", "one", "it is empty", 1, now)
-    ledger.ask("resume", asked_of(ledger, "resume", {"id": None}), now)
+    ledger.add_request("resume", asked_of(ledger, "resume", {"id": None}), now)
     ledger.pull_brake("vanished", "site", "9,000 of 10,000 known files are gone", 9000, now)
     take_requests(world.site.context)
     assert [brake.subject for brake in ledger.reports.brakes()] == ["site"]
@@ -83,7 +83,7 @@ def test_non_object_request_is_refused(world, verb, argument):
         conn.execute("INSERT INTO requests (verb, argument, asked_at) VALUES (?, ?, 1.0)", (verb, argument))
         conn.commit()
     assert take_requests(world.site.context) == 1
-    assert world.ledger.answered(1).startswith("refused: ")
+    assert world.ledger.answer_to(1).startswith("refused: ")
     assert len(world.ledger.reports.brakes()) == 1
 
 
@@ -183,7 +183,7 @@ def doubtful(world):
         world.write(path, b"content of " + path.encode())
         world.service.script.append("lost_before")
         world.scan_and_send()
-        world.site.circuit_breaker.answered()
+        world.site.circuit_breaker.health_check_answered()
     ids = [world.ledger.doubts.of(world.row(path).id).id for path in ("d/1", "d/e/2", "d-e")]
     world.ledger.doubts.unanswered(ids, (), world.clock.now() + 240, "no answer")
     return world
@@ -237,11 +237,11 @@ def test_frequent_look_shortens_no_grace(world):
 
 
 def test_requested_audit_is_no_success_yet(world):
-    number = world.ledger.ask("audit", {}, world.clock.now())
+    number = world.ledger.add_request("audit", {}, world.clock.now())
     with capture_logs() as logged:
         take_requests(world.site.context)
     assert [entry["event"] for entry in logged] == ["request accepted"]
-    assert world.ledger.answered(number) == "an audit of each mapped folder is due: it begins once the service answers"
+    assert world.ledger.answer_to(number) == "an audit of each mapped folder is due: it begins once the service answers"
 
 
 @pytest.fixture

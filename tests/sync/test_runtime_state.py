@@ -20,7 +20,7 @@ def settling(make_world):
 def look(world, *names: str) -> None:
     for name in names:
         world.write(name)
-        world.site.looking.look(name.encode())
+        world.site.single_looks.look(name.encode())
 
 
 def noted(world) -> Unsettled:
@@ -144,7 +144,7 @@ def test_pause_is_recorded_once_with_its_end(world):
     assert (pause.start, pause.reason, pause.detail, pause.ended) == (
         world.ledger.start_no, "unreachable", "nothing answers", None,
     )  # fmt: skip
-    circuit_breaker.answered()
+    circuit_breaker.health_check_answered()
     runtime_state.note()
     assert world.ledger.runs.pause() is None
 

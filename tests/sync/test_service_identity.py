@@ -58,7 +58,7 @@ def test_same_service_at_new_address_is_known(mirrored, index_lag):
     assert mirrored.ledger.reports.brakes() == []
     searched = len(mirrored.service.searches)
     mirrored.restart()
-    mirrored.site.probe()
+    mirrored.site.check_health()
     assert len(mirrored.service.searches) == searched + 1
 
 
@@ -124,7 +124,7 @@ def test_agreement_resumes_all_work(mirrored):
     go_on(mirrored, 400)
     assert mirrored.posted() == ["3"]
     mirrored.restart()
-    assert mirrored.site.probe()
+    assert mirrored.site.check_health()
     assert mirrored.ledger.reports.brakes() == []
 
 
@@ -191,7 +191,7 @@ def test_identity_check_blocks_no_thread(mirrored):
         heard.append(True)
 
     mirrored.service.during_search = ask_beside
-    assert site.probe()
+    assert site.check_health()
     assert heard
 
 
@@ -387,5 +387,5 @@ def test_pause_ends_at_another_installation(mirrored):
     mirrored.restart(**at(THERE))
     mirrored.site.circuit_breaker.trouble("unreachable", "nothing answers at the service", None)
     assert mirrored.site.circuit_breaker.pause is not None
-    assert mirrored.site.probe()
+    assert mirrored.site.check_health()
     assert mirrored.site.circuit_breaker.pause is None

@@ -193,29 +193,29 @@ def test_a_name_of_any_bytes_is_hinted_at(watch, heard):
 
 def test_canary_sings_only_while_watching(watch):
     watcher, _ = watch()
-    assert watcher.sings(5)
+    assert watcher.is_alive(5)
     watcher.stop()
-    assert not watcher.sings(0.2)
+    assert not watcher.is_alive(0.2)
 
 
 def test_canary_sings_after_folder_removal(watch, tmp_path):
     watcher, _ = watch()
-    assert watcher.sings(5)
+    assert watcher.is_alive(5)
     for _ in range(3):
         shutil.rmtree(tmp_path / "canary")
-        assert watcher.sings(5)
-    assert watcher.sings(5)
+        assert watcher.is_alive(5)
+    assert watcher.is_alive(5)
 
 
 def test_canary_sings_once_its_folder_exists(watch, tmp_path, heard):
     (tmp_path / "canary").write_bytes(b"no folder")
     watcher, root = watch()
-    assert not watcher.sings(0.2)
+    assert not watcher.is_alive(0.2)
     # The tree is watched all the same.
     (root / "a").write_bytes(b"a")
     heard.until(b"a")
     (tmp_path / "canary").unlink()
-    assert watcher.sings(5)
+    assert watcher.is_alive(5)
 
 
 def test_logged_overflow_is_noticed(watch, heard):
@@ -229,7 +229,7 @@ def test_kernel_watches_are_counted(watch):
     watcher, root = watch()
     for number in range(20):
         (root / str(number)).mkdir()
-    assert watcher.sings(5)
+    assert watcher.is_alive(5)
     deadline = time.monotonic() + 5
     while coverage().watched < before + 22 and time.monotonic() < deadline:
         time.sleep(0.02)

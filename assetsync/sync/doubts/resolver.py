@@ -47,7 +47,7 @@ _FAILED_IN_A_ROW = 2
 _SLOWEST = 60.0
 _SLOW_PART = 16
 """A round is slow above this fraction of the grace (1/16); at 1/8, look-ups would leave nothing but gaps."""
-_SETTLED = 10
+_MOST_DOUBLINGS = 10
 """Number of look-ups after which the pause between them no longer grows."""
 
 
@@ -74,7 +74,7 @@ class Resolver:
         self._round: list[OpenDoubt] = []
         self._sample: int | None = None
         self._paces: dict[tuple[str, bool], Pace] = {}
-        self._failing = FolderBackoff(health_check, grace=grace)
+        self._folder_backoff = FolderBackoff(health_check, grace=grace)
         self._checked_listing = CheckedListing(context)
         self._candidates = Candidates(context)
         # Attempts whose last look-up in all folders failed, the oldest failure first.
@@ -95,13 +95,13 @@ class Resolver:
             if slow > self._grace / _SLOW_PART:
                 # Take all doubts in one round: two rounds would wait for each other, and their durations would be
                 # unknown.
-                due = self._ledger.doubts.due(now + self._pause(_SETTLED) + SLOW_GAP * slow)
+                due = self._ledger.doubts.due(now + self._pause(_MOST_DOUBLINGS) + SLOW_GAP * slow)
         self._round, self._sample = due, None
         folders = [(folder, list(group)) for folder, group in groupby(due, key=lambda d: d.attempt.destfolderid)]
         done, failed, before = 0, False, self._answers
         # Folders that failed come last.
-        for destfolderid, doubts in sorted(folders, key=lambda each: self._failing.count(each[0])):
-            if failed and self._failing.keeps_failing(destfolderid):
+        for destfolderid, doubts in sorted(folders, key=lambda each: self._folder_backoff.count(each[0])):
+            if failed and self._folder_backoff.keeps_failing(destfolderid):
                 # `_put_off` has postponed it together with the folder that failed before.
                 continue
             answers = self._answers
@@ -109,7 +109,7 @@ class Resolver:
             unanswered = [one.doubt for one in looking if not one.is_answered]
             done += len(looking) - len(unanswered)
             if failure is None:
-                self._failing.answered(destfolderid)
+                self._folder_backoff.answered(destfolderid)
                 continue
             if failure.is_passing and self._answers > answers:
                 self._look_soon(destfolderid, unanswered, failure.error)
@@ -117,7 +117,7 @@ class Resolver:
             failed = True
             self._put_off(destfolderid, unanswered, failure)
             # An answer in this round proves as much as an answered health check.
-            if self._answers == before and not self._failing.others_are_answered():
+            if self._answers == before and not self._folder_backoff.others_are_answered():
                 raise failure.error
             detail = str(failure.error)
             log.warning("cannot be looked for", destfolderid=destfolderid, doubts=len(unanswered), detail=detail)
@@ -125,7 +125,7 @@ class Resolver:
 
     def _look_soon(self, destfolderid: str, doubts: Sequence[OpenDoubt], error: ServiceError) -> None:
         """Schedule an early look-up for doubts without an answer in a folder where other look-ups were answered."""
-        look_at = self._clock.now() + self._failing.partly(destfolderid)
+        look_at = self._clock.now() + self._folder_backoff.partly(destfolderid)
         detail = f"cannot be looked for in the service: {error}"
         self._ledger.doubts.unanswered([doubt.attempt.id for doubt in doubts], (), look_at, detail)
         log.debug("partly looked for", destfolderid=destfolderid, unanswered=len(doubts), detail=str(error))
@@ -137,11 +137,11 @@ class Resolver:
         different times would leave gaps in every grace of the folders that do get answers.
         """
         error = failure.error
-        look_at = self._clock.now() + self._failing.failed(destfolderid, error, is_passing=failure.is_passing)
+        look_at = self._clock.now() + self._folder_backoff.failed(destfolderid, error, is_passing=failure.is_passing)
         own = [doubt.attempt.id for doubt in doubts]
-        with_it = self._failing.keeps_failing(destfolderid)
+        with_it = self._folder_backoff.keeps_failing(destfolderid)
         undecided = self._ledger.doubts.open_ones() if with_it else []
-        failing = [attempt for attempt, folder in undecided if self._failing.keeps_failing(folder)]
+        failing = [attempt for attempt, folder in undecided if self._folder_backoff.keeps_failing(folder)]
         self._ledger.doubts.unanswered(own, failing, look_at, f"cannot be looked for in the service: {error}")
 
     def _forget_decided(self) -> None:
@@ -150,7 +150,7 @@ class Resolver:
         self._candidates.forget_but(attempts)
         self._watched = {attempt: watched for attempt, watched in self._watched.items() if attempt in attempts}
         self._paces = {kind: pace for kind, pace in self._paces.items() if kind[0] in folders}
-        self._failing.keep(folders)
+        self._folder_backoff.keep(folders)
 
     def _folder(self, destfolderid: str, doubts: Sequence[OpenDoubt]) -> tuple[list[Looking], Failure | None]:
         """Look up the doubts of a folder and judge the answered ones; return all doubts and the last failure."""
@@ -158,7 +158,7 @@ class Resolver:
         answers = self._answers
         failure = self._by_name(destfolderid, looking) if len(looking) <= _BY_NAME_AT_MOST else None
         unseen = [one for one in looking if not one.by_name]
-        keeps_failing = self._failing.keeps_failing(destfolderid) and self._answers == answers
+        keeps_failing = self._folder_backoff.keeps_failing(destfolderid) and self._answers == answers
         if unseen and (failure is None or (failure.is_passing and not keeps_failing)):
             # A listing also shows the assets that a search by name shows.
             failure = self._by_listing(destfolderid, unseen)
@@ -174,7 +174,7 @@ class Resolver:
         is not passing.
         """
         failure, in_a_row = None, 0
-        most = 1 if self._failing.keeps_failing(destfolderid) else _FAILED_IN_A_ROW
+        most = 1 if self._folder_backoff.keeps_failing(destfolderid) else _FAILED_IN_A_ROW
         for one in looking:
             pattern = like_pattern(one.doubt.attempt.sent_name)
             failed = self._look([one], SearchRequest(searchfor=pattern, folderid=destfolderid, dbdirect=True))
@@ -190,7 +190,7 @@ class Resolver:
     def _by_listing(self, destfolderid: str, unseen: Sequence[Looking]) -> Failure | None:
         """Look up doubts in a listing of their folder; look up refused duplicates that it lacks in all folders."""
         # Search for the control sample before the listing, so that the listing is at least as current as the sample.
-        # Search once a round for a control sample: an upload that began after the round's attempts were watched.
+        # Search once a round. The sample is an upload that began after the attempts of the round were first watched.
         if self._sample is None and self._lag:
             watched = [self._watched.get(doubt.attempt.id) for doubt in self._round]
             since = [newest for _, newest in filter(None, watched)]
@@ -306,7 +306,8 @@ class Resolver:
     def _age(self, one: Looking, attempt: AttemptRow) -> float:
         """Return the seconds since the first answered look-up of an attempt; 0 if there is none.
 
-        Where that was in an earlier boot, only half a day counts, by the wall clock since the attempt ended.
+        If it was in an earlier boot, return the seconds of the wall clock since the attempt ended, or 0 for less than
+        half a day.
         """
         if attempt.look_first is None or attempt.look_boot is None or attempt.ended_at is None:
             return 0.0
@@ -388,7 +389,7 @@ class Resolver:
         The pause is short at first, because the service may only be slow. Later it is at most a quarter of the grace,
         so that the grace has no gap.
         """
-        return min(max(0.25, self._grace / 4), 0.5 * 2.0 ** min(looks, _SETTLED), _SLOWEST)
+        return min(max(0.25, self._grace / 4), 0.5 * 2.0 ** min(looks, _MOST_DOUBLINGS), _SLOWEST)
 
     def _report(self, one: Looking, verdict: Verdict) -> None:
         bound = log.bind(path=printable(one.doubt.file.path), attempt=one.doubt.attempt.id)

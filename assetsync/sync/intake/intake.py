@@ -167,7 +167,7 @@ class Intake:
         """
         result = ScanResult(report)
         self._dry_run = dry_run
-        self._has_asides = self._ledger.intake.has_asides()
+        self._has_asides = self._ledger.versions.has_asides()
         self._is_looking = False
         self._report = report
         sidecar_diff = SidecarDiff(self._context, report, self._forget)
@@ -221,9 +221,9 @@ class Intake:
                 log.warning("cannot be compared", path=printable(missing.path), why=str(error))
         now = self._clock.now()
         for start in range(0, len(gone), _BATCH):
-            self._ledger.intake.unwanted(gone[start : start + _BATCH], Event.VANISHED, now)
+            self._ledger.versions.unwanted(gone[start : start + _BATCH], Event.VANISHED, now)
         for start in range(0, len(unmapped), _BATCH):
-            self._ledger.intake.unwanted(unmapped[start : start + _BATCH], Event.UNMAPPED, now)
+            self._ledger.versions.unwanted(unmapped[start : start + _BATCH], Event.UNMAPPED, now)
         if unmapped:
             # Changed rules, or the defaults of a new release: no file may be left out in silence.
             first = [printable(path) for _id, path in unmapped[:_NAMED]]
@@ -239,7 +239,7 @@ class Intake:
     def look(self, *paths: bytes) -> int:
         """Look at paths that are not sidecars: watched paths and second looks. Return how many were queued."""
         self._dry_run = False
-        self._has_asides = self._ledger.intake.has_asides()
+        self._has_asides = self._ledger.versions.has_asides()
         self._is_looking = True
         result = ScanResult(ScanReport())
         try:
@@ -272,7 +272,7 @@ class Intake:
             # Only a scan that reaches its end decides whether the file is gone.
             self.settling.forget(path)
             return
-        current = self._ledger.intake.current_of(path)
+        current = self._ledger.versions.current_of(path)
         known = None
         if current is not None:
             known = Known(path, *current.stat, current.destfolderid, current.id, current.state)
@@ -315,7 +315,7 @@ class Intake:
 
     def _is_taken_over(self, seen: Seen, stat: FileStat, folder: str, result: ScanResult) -> bool:
         """Return whether a file that is mapped again, and was sent to another folder, must wait for a person."""
-        if not self._ledger.intake.was_sent_elsewhere(seen.path, stat, folder):
+        if not self._ledger.versions.was_sent_elsewhere(seen.path, stat, folder):
             return False
         result.taken_over[seen.mapping] += 1
         # A single look does not know how many such files there are; the next scan counts them.
@@ -328,7 +328,7 @@ class Intake:
             return True
         if row is not None and row.state == State.QUEUED:
             if not self._dry_run:
-                self._ledger.intake.remap(row.id, folder)
+                self._ledger.versions.remap(row.id, folder)
             result.unchanged += 1
             return True
         is_there = row is not None and self._ledger.metadata_drift.lies_in(row.id, folder)
@@ -362,7 +362,7 @@ class Intake:
         self._ledger.metadata_drift.remapped(remapped)
         if not batch:
             return
-        left_out = set(self._ledger.intake.enqueue(batch, self._clock.now()))
+        left_out = set(self._ledger.versions.enqueue(batch, self._clock.now()))
         for version in left_out:
             # The row that was current moved to another path meanwhile (a save that keeps the old file as a backup, two
             # swapped names). Nothing else leads back to this path.

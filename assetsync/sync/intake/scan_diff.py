@@ -50,10 +50,10 @@ class ScanDiff:
     def row(self, path: bytes) -> Known | None:
         """Return the current row of a path that the scan yielded; rows before it are missing."""
         if self._run:
-            self._settle()
+            self._check_row_counts()
         if self._rows is None:
             assert self._at is not None
-            self._rows = self._ledger.intake.current(self._at)
+            self._rows = self._ledger.versions.current(self._at)
             self._next = next(self._rows, None)
         self._pass(path)
         row = self._next
@@ -98,7 +98,7 @@ class ScanDiff:
             # With subfolders between the files, the number of files in each range is unknown.
             self._expected = self._expected + quiet.files if whole and self._expected is not None else None
         if len(self._run) >= _MOST_PIECES or self._expected is None or self._expected > _MOST_COUNTED:
-            self._settle()
+            self._check_row_counts()
 
     def ended(self, found: CachedFolder | None) -> None:
         """Note how to recognise a folder again; it is cached unless something in it differed from the ledger."""
@@ -130,19 +130,19 @@ class ScanDiff:
         self.spoil(row.path)
         self.missing(row)
 
-    def _settle(self) -> None:
+    def _check_row_counts(self) -> None:
         """Check that the ledger has as many rows in the passed ranges as the unchanged folders have files."""
         if not self._run:
             return
         run, self._run = self._run, []
         expected, self._expected = self._expected, 0
-        intake = self._ledger.intake
-        count = intake.count(run[0][0], run[-1][1]) if expected is not None else None
+        versions = self._ledger.versions
+        count = versions.count(run[0][0], run[-1][1]) if expected is not None else None
         if count is not None and count == expected:
             return
         missed = 0
         for first, until, quiet in run:
-            for row in intake.current(first, until, not_in=quiet):
+            for row in versions.current(first, until, not_in=quiet):
                 self._miss(row)
                 missed += 1
         if count is not None and count - missed != expected:
@@ -152,7 +152,7 @@ class ScanDiff:
     def _write(self) -> None:
         """Write the folder cache; must not be called between the last `reached` of a folder and its `ended`."""
         # Rows without a file, in a folder without files, are found only here.
-        self._settle()
+        self._check_row_counts()
         found, self._found = self._found, []
         struck, self._struck = self._struck, []
         if not self._dry_run:

@@ -206,7 +206,7 @@ class SidecarDiff:
         self._ledger = context.ledger
         self._clock = context.clock
         self._report = report
-        self._known = self._ledger.intake.sidecars()
+        self._known = self._ledger.versions.sidecars()
         self._next = next(self._known, None)
         self._changes: list[SidecarChange] = []
         self._gone: list[bytes] = []
@@ -255,7 +255,7 @@ class SidecarDiff:
         if changes and not dry_run:
             # Uploads from here on must carry the metadata that is recorded as seen.
             self._forget()
-            self._ledger.intake.sidecars_changed(changes, self._clock.now())
+            self._ledger.versions.sidecars_changed(changes, self._clock.now())
 
     def _missing(self, path: bytes) -> None:
         self._next = next(self._known, None)
@@ -276,10 +276,10 @@ def look_at_sidecar(context: Context, sidecars: Sidecars, path: bytes) -> int:
     now = context.clock.now()
     # Two changes within one tick of the clock that stamps files look alike, so a young sidecar counts as changed.
     # Without a regular file there may be a link, or may have been one, which blocks its file as well.
-    if stat is not None and context.ledger.intake.sidecar(path) == stat and is_settled(stat, now, _TICK):
+    if stat is not None and context.ledger.versions.sidecar(path) == stat and is_settled(stat, now, _TICK):
         return 0
     sidecars.forget()
-    return context.ledger.intake.sidecars_changed([SidecarChange(path, stat, described_by(path))], now)
+    return context.ledger.versions.sidecars_changed([SidecarChange(path, stat, described_by(path))], now)
 
 
 def note_sidecar(context: Context, plan: Plan, sidecars: Sidecars, path: bytes) -> None:
@@ -287,7 +287,7 @@ def note_sidecar(context: Context, plan: Plan, sidecars: Sidecars, path: bytes) 
 
     A path that a scan treats as a file is skipped: the ledger knows it as a file.
     """
-    if plan.is_sidecar(path) and context.ledger.intake.sidecar(path) is None:
+    if plan.is_sidecar(path) and context.ledger.versions.sidecar(path) is None:
         look_at_sidecar(context, sidecars, path)
 
 

@@ -61,12 +61,14 @@ class WatchQueue:
 class Looker:
     """Looks at watched paths and at those that are settling; used by one thread."""
 
-    def __init__(self, context: Context, plan: Plan, intake: Intake, hints: WatchQueue, sidecars: Sidecars) -> None:
+    def __init__(
+        self, context: Context, plan: Plan, intake: Intake, watch_queue: WatchQueue, sidecars: Sidecars
+    ) -> None:
         self._context = context
         self._plan = plan
         self._intake = intake
         self._sidecars = sidecars
-        self._hints = hints
+        self._watch_queue = watch_queue
         self._sidecar_seen = False
 
     def step(self, patience: float) -> int:
@@ -76,7 +78,7 @@ class Looker:
             patience = min(patience, max(0.0, due - self._context.clock.steady()))
         queued = 0
         files: list[bytes] = []
-        for path in self._hints.take(patience):
+        for path in self._watch_queue.take(patience):
             if self._plan.is_sidecar(path):
                 self._sidecar_seen = True
                 queued += look_at_sidecar(self._context, self._sidecars, path)

@@ -27,7 +27,7 @@ from assetsync.service.paging import every
 from assetsync.sync.context import Context
 from assetsync.sync.doubts.candidates import may_be_file
 from assetsync.sync.readback.archive_members import Members
-from assetsync.sync.readback.missing import AuditCounts, Missing, different
+from assetsync.sync.readback.missing import AuditCounts, MissingAssets, different
 
 log = structlog.get_logger(__name__)
 
@@ -37,7 +37,7 @@ _BATCH = 500
 class Auditor:
     """Auditor of the folders of a site; used by one thread at a time."""
 
-    def __init__(self, context: Context, members: Members, missing: Missing) -> None:
+    def __init__(self, context: Context, members: Members, missing: MissingAssets) -> None:
         self._ledger = context.ledger
         self._service = context.service
         self._clock = context.clock
@@ -49,18 +49,18 @@ class Auditor:
 
         Raise ServiceError if a search fails; then the audit reports no asset as missing.
         """
-        underway = begin(self._clock)
+        audit = begin(self._clock)
         result = AuditCounts(folder)
         self._members.begin()
-        uploads = self._ledger.doubts.left_in(folder, underway.at)
+        uploads = self._ledger.doubts.left_in(folder, audit.at)
         request = SearchRequest(searchfor="%", folderid=folder, dbdirect=True, showrenditions=False)
         shown = every(self._service.search, request)
         assets = (asset for asset in shown if asset.folder_id == folder and not _is_rendition(asset))
         while batch := list(islice(assets, _BATCH)):
-            strangers = self._compare(batch, underway.at, result)
-            self._explain(strangers, uploads, underway.at, result)
-        self._missing.decide(result, underway)
-        self._ledger.audits.done(folder, underway.at, asdict(result))
+            strangers = self._compare(batch, audit.at, result)
+            self._explain(strangers, uploads, audit.at, result)
+        self._missing.decide(result, audit)
+        self._ledger.audits.done(folder, audit.at, asdict(result))
         log.info("audited", **asdict(result))
         return result
 

@@ -57,7 +57,7 @@ _BY_NAME_AT_MOST = 200
 """Above this number, list the whole service once: that is one long answer instead of one answer per name."""
 
 
-class Missing:
+class MissingAssets:
     """Search for unmet assets; used by one thread at a time. `mapped` are the folders that are audited themselves."""
 
     def __init__(self, context: Context, *, resend: bool, mapped: Collection[str]) -> None:

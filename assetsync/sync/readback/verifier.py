@@ -61,7 +61,7 @@ class Verifier:
         needs_index: Callable[[], bool],
         misnames: Callable[[bytes, str], bool],
     ) -> None:
-        self._failing = FolderBackoff(health_check)
+        self._folder_backoff = FolderBackoff(health_check)
         self._checked_listing = CheckedListing(context)
         # Folders whose last look-up failed: when they may be looked up again (steady seconds), and the error.
         self._put_off: dict[str, tuple[float, str]] = {}
@@ -148,7 +148,7 @@ class Verifier:
             try:
                 added += self._in_folder(folder, those, found)
             except ServiceError as error:
-                wait = self._failing.put_off(folder, error, self._clock.steady() - began)
+                wait = self._folder_backoff.put_off(folder, error, self._clock.steady() - began)
                 self._put_off[folder] = self._clock.steady() + wait, str(error)
                 log.warning("cannot be read back", destfolderid=folder, detail=str(error))
         return found, added
@@ -159,7 +159,7 @@ class Verifier:
         ids = {row.assetid for row in rows if row.assetid is not None}
         names = {like_pattern(sent_name(row.path.rpartition(b"/")[2])) for row in rows}
         # After a failed listing, searches by name may still be answered.
-        few = len(names) <= _BY_NAME_AT_MOST or folder in self._failing
+        few = len(names) <= _BY_NAME_AT_MOST or folder in self._folder_backoff
         for pattern in sorted(names)[:_BY_NAME_AT_MOST] if few else []:
             found.update(self._look(folder, pattern, ids))
         if ids - set(found):
@@ -171,7 +171,7 @@ class Verifier:
             if ids - set(found):
                 # Some releases show unprocessed assets only on request (interface section 4.1).
                 found.update(self._look(folder, "%", ids, available="0"))
-            self._failing.answered(folder)
+            self._folder_backoff.answered(folder)
         return more
 
     def _record(self, changes: Sequence[Change], now: float) -> None:

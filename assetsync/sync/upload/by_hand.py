@@ -114,7 +114,7 @@ def begin(ledger: Ledger, service: Service, hand: ByHand, now: float) -> Begun:
         if begun.what == THERE:
             # An earlier upload that did not arrive no longer needs a person.
             ledger.repair.retry(row, now)
-        ledger.intake.forget(row.id)
+        ledger.versions.forget(row.id)
     return begun
 
 
@@ -193,16 +193,16 @@ def _add(ledger: Ledger, hand: ByHand, now: float) -> FileRow | Begun:
     folded = sent_name(path.rpartition(b"/")[2]).casefold()
     version = NewVersion(path, intent.stat, intent.destfolderid, folded, None)
     if path.startswith(b"/"):
-        file_id = ledger.intake.add_by_hand(version, now)
+        file_id = ledger.versions.add_by_hand(version, now)
         return next(row for row in ledger.reports.of_path(path) if row.id == file_id)
     for row in ledger.reports.of_path(path):
         if row.state in _OPEN and not _is_same(row, intent):
             return Begun(MAY_BE_THERE, f"an older version of {printable(path)} is {_state(row)}: wait for its end")
-    current = ledger.intake.current_of(path)
+    current = ledger.versions.current_of(path)
     if current is None or not _is_same(current, intent):
         version = version._replace(replaces=None if current is None else current.id)
-        ledger.intake.enqueue([version], now)
-        current = ledger.intake.current_of(path)
+        ledger.versions.enqueue([version], now)
+        current = ledger.versions.current_of(path)
     if current is None or current.destfolderid != intent.destfolderid or not _is_same(current, intent):
         raise UsageError(
             f"{printable(path)} has changed, or its mapping", hint="`assetsync reconcile` takes note, then ask again"

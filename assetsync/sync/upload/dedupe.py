@@ -155,7 +155,7 @@ class Dedupe:
         if not found:
             return False
         first, *others = found
-        other = None if first.is_exact else equal_content.is_sent_as(row, first.name)
+        other = None if first.is_exact else equal_content.open_upload_shown_as(row, first.name)
         if other is not None:
             detail = f"{first.assetid} may be what is uploaded as {printable(other.path)}: waits until that is decided"
             self._ledger.queue.postpone(row.id, now + _DECIDED_SOON, detail)

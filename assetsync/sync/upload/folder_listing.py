@@ -67,7 +67,7 @@ class FolderListing:
     def __init__(self, context: Context, health_check: HealthCheck, make_sure: Callable[[], None]) -> None:
         """Start with no folder listed; `make_sure` raises if the identity of the service is not confirmed."""
         self._make_sure = make_sure
-        self._failing = FolderBackoff(health_check)
+        self._folder_backoff = FolderBackoff(health_check)
         self._checked_listing = CheckedListing(context)
         self._ledger = context.ledger
         self._service = context.service
@@ -100,11 +100,11 @@ class FolderListing:
     def ensure(self, destfolderid: str) -> None:
         """List the folder if it needs a listing; raises ServiceError, and Unlisted while it is not listed."""
         self._make_sure()
-        contacts = self._ledger.folder_listings
-        asks = contacts.asks(destfolderid)
+        listings = self._ledger.folder_listings
+        asks = listings.asks(destfolderid)
         if self._known.get(destfolderid) == asks:
             return
-        if self._anew or contacts.needed(destfolderid) or contacts.left_unprocessed(destfolderid):
+        if self._anew or listings.needed(destfolderid) or listings.left_unprocessed(destfolderid):
             with self._alone(destfolderid, self._first):
                 if not self.is_listed(destfolderid):
                     asks = self._list(destfolderid)
@@ -186,12 +186,12 @@ class FolderListing:
         began = self._clock.steady()
         try:
             yield
-            if destfolderid in self._failing:
+            if destfolderid in self._folder_backoff:
                 self._ledger.queue.listed(destfolderid)
-                self._failing.answered(destfolderid)
+                self._folder_backoff.answered(destfolderid)
         except ServiceError as error:
             # Raises the error if the service answers for no other folder either.
-            wait = self._failing.put_off(destfolderid, error, self._clock.steady() - began)
+            wait = self._folder_backoff.put_off(destfolderid, error, self._clock.steady() - began)
             detail = f"it is listed before anything is sent there, and that fails: {error}"
             now = self._clock.now()
             self._ledger.queue.hold_folder(destfolderid, Hold(UNLISTED, detail, now, now + wait))
@@ -206,20 +206,20 @@ class FolderListing:
 
         Return the number of requests for a listing at its start.
         """
-        contacts = self._ledger.folder_listings
-        asks = contacts.asks(destfolderid)
-        listed = _Listed(self._clock.steady(), contacts.missed(destfolderid, _MOST_KEPT))
+        listings = self._ledger.folder_listings
+        asks = listings.asks(destfolderid)
+        listed = _Listed(self._clock.steady(), listings.missed(destfolderid, _MOST_KEPT))
         # Some releases show unprocessed assets only on request (interface section 4.1).
         unprocessed = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, available="0")
         shown = chain(self._checked_listing.listing(destfolderid), every(self._service.search, unprocessed))
         assets = (asset for asset in shown if asset.folder_id == destfolderid)
         while batch := list(islice(assets, _BATCH)):
             self._remember(destfolderid, batch, listed)
-        contacts.not_there(listed.missed)
+        listings.not_there(listed.missed)
         self._listed[destfolderid] = listed
-        if contacts.asks(destfolderid) == asks:
+        if listings.asks(destfolderid) == asks:
             # Otherwise another listing was requested during this one.
-            contacts.made(destfolderid)
+            listings.made(destfolderid)
         return asks
 
     def _remember(self, destfolderid: str, batch: list[Asset], listed: _Listed) -> None:

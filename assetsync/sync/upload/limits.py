@@ -120,13 +120,13 @@ class DoubtLimit:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Why nothing is sent, and since when (steady seconds); `probes` counts the failed tries since then."""
+    """Why nothing is sent, and since when (steady seconds); `failed_checks` counts the failed tries since then."""
 
     reason: str
     detail: str
     since: float
-    next_probe: float
-    probes: int = 0
+    next_check: float
+    failed_checks: int = 0
 
 
 class CircuitBreaker:
@@ -145,7 +145,7 @@ class CircuitBreaker:
         self._answered = 0.0
         self._entered = 0.0
         self._ended: Pause | None = None
-        self.looks_answered = True
+        self.lookups_answered = True
         """Whether look-ups are answered, so that doubts can be resolved although nothing is sent."""
 
     @property
@@ -180,16 +180,16 @@ class CircuitBreaker:
         detail: str,
         retry_after: float | None = None,
         *,
-        probed: bool = False,
-        looking: bool = False,
+        by_check: bool = False,
+        by_lookup: bool = False,
     ) -> bool:
         """Open the breaker; return True if the trouble is new, so that its beginning is reported once.
 
-        Failed health checks (`probed`) and failed trial POSTs make the next pause longer. The POSTs in flight when the
-        trouble began do not. `looking`: the failure was a look-up without an answer.
+        Failed health checks (`by_check`) and failed trial POSTs make the next pause longer. The POSTs that were in
+        flight when the trouble began do not. `by_lookup`: the failure was a look-up without an answer.
         """
         with self._lock:
-            self.looks_answered = not (probed or looking)
+            self.lookups_answered = not (by_check or by_lookup)
             now = self._steady()
             was_open = self._pause is None
             # While a POST hangs, nothing is answered: count answered time only up to its start.
@@ -199,11 +199,11 @@ class CircuitBreaker:
                 self._since, self._failed = None, 0
             began = self._since is None
             self._since = now if self._since is None else self._since
-            self._failed += probed or (was_open and not began)
+            self._failed += by_check or (was_open and not began)
             wait = delay(self._failed, self._chance(), longest=self._longest) if self._failed else 0.0
             due = now + max(wait, retry_after or 0.0)
-            if self._pause is not None and not probed:
-                due = max(self._pause.next_probe, now + (retry_after or 0.0))
+            if self._pause is not None and not by_check:
+                due = max(self._pause.next_check, now + (retry_after or 0.0))
             self._pause = Pause(reason, detail, self._since, due, self._failed)
             self._half_open = True
             return began
@@ -212,21 +212,21 @@ class CircuitBreaker:
         """Return whether the last pause ended so long before `until` that its trouble is over."""
         return until - self._answered > 2 * self._longest
 
-    def probe_due(self) -> bool:
+    def check_due(self) -> bool:
         """Return whether a health check is due."""
         pause = self._pause
-        return pause is not None and self._steady() >= pause.next_probe
+        return pause is not None and self._steady() >= pause.next_check
 
-    def answered(self) -> Pause | None:
+    def health_check_answered(self) -> Pause | None:
         """Record an answered health check, so that one POST may pass; return the pause that ended."""
         with self._lock:
             ended, self._pause = self._pause, None
             self._ended = ended or self._ended
-            self.looks_answered = True
+            self.lookups_answered = True
             self._answered = self._steady()
             return ended
 
-    def worked(self) -> None:
+    def post_answered(self) -> None:
         """Record that a POST was answered in the interface's form: close the breaker, unless it has opened again."""
         if self._half_open:
             with self._lock:

@@ -113,7 +113,7 @@ class Preparer:
         position = self._mappings.for_directory(row.path.rpartition(b"/")[0])
         if position is None or self._mappings.all[position].destfolderid != row.destfolderid:
             # The configuration changed after the file was queued: the next scan assigns its folder.
-            detail = "its mapping has changed: the next scan tells where it belongs"
+            detail = "its mapping has changed: the next scan assigns its folder"
             self._ledger.queue.postpone(row.id, self._clock.now() + _LATER, detail)
             return None
         mapping = self._mappings.all[position]
@@ -177,13 +177,13 @@ class Preparer:
         now = self._clock.now()
         uploads = self._ledger.queue.uploads_of(row)
         rest = rest_after(uploads, settle, now)
-        if rest.seconds <= settle <= LONGEST and not rest.is_held:
+        if rest.seconds <= settle <= LONGEST and not rest.is_blocked:
             # The file rested that long before it was queued.
             return False
         wait = rest.seconds - rested(row.stat, row.queued_at, uploads, now)
         if wait <= 0:
             return False
-        if rest.is_held:
+        if rest.is_blocked:
             detail = (
                 f"it changed during each of its last {MOST_CUTS} uploads or more, each of which may have left a damaged"
                 " asset: it is sent once unchanged for an hour"
@@ -331,7 +331,7 @@ class Preparer:
         vanished = isinstance(error, FileUnreadable) and error.vanished
         if isinstance(error, RootMissing) or (vanished and not self._holds_anything(mapping.path)):
             # A disk may have been unmounted with all its files: the next scan and the brake decide.
-            detail = "it is not there, nor is anything else in its mapped folder: the next scan tells"
+            detail = "it is not there, nor is anything else in its mapped folder: the next scan decides"
             self._ledger.queue.postpone(row.id, self._clock.now() + _LATER, detail)
             log.info("not there, with its mapped folder", path=printable(row.path))
         elif isinstance(error, NotRegular) or vanished:
@@ -356,7 +356,7 @@ class Preparer:
         now = self._clock.now()
         position = self._mappings.for_directory(row.path.rpartition(b"/")[0])
         settle = self._rules.settle if position is None else self._rules.settles[position]
-        self._ledger.intake.enqueue(
+        self._ledger.versions.enqueue(
             [NewVersion(row.path, found, row.destfolderid, row.folded_name, row.id)],
             now,
             due_at=now + min(settle, WELL_WITHIN),

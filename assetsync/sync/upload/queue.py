@@ -121,6 +121,7 @@ class UploadQueue:
 
 
 _HAS_WAITED = 20.0
+"""Seconds in the queue after which a file counts as having waited."""
 
 
 class Step(StrEnum):
@@ -166,7 +167,7 @@ class Selection:
     def take(self) -> FileRow | Step:
         """Return a due file that no other thread has; IDLE if none is due, PAUSED if none may be taken now.
 
-        A file that was taken is given back with `leave`, and then with `release`.
+        The caller ends its work with `leave`, then `release`; or calls `give_back` if nothing was sent.
         """
         if not self._circuit_breaker.enter():
             return Step.PAUSED
@@ -215,7 +216,7 @@ class Selection:
         self._newest_is_next = True
         self._doubt_limit.doubted()
 
-    def too_doubtful(self) -> bool:
+    def has_too_many_doubts(self) -> bool:
         """Return whether too many uploads are in doubt to send more before some are decided."""
         return self._doubt_limit.is_full()
 

@@ -59,9 +59,9 @@ class ResultRecorder:
         """Seconds for which a ledger that cannot be written is tried again, over all results."""
         self._in_trouble_since: float | None = None
 
-    def answered(self) -> None:
+    def accepted(self) -> None:
         """Record that an upload was accepted, before its record is on the disk."""
-        self._circuit_breaker.worked()
+        self._circuit_breaker.post_answered()
 
     def submit(self, result: Result) -> Pending[State]:
         """Queue the record of an accepted upload for the next commit; `recorded` follows once it is on the disk."""
@@ -74,9 +74,9 @@ class ResultRecorder:
         self._meter.attempted(result.sent, again=result.row.attempts > 0)
 
     def record(self, result: Result) -> None:
-        """Record the end of an upload, whatever it is; raises LedgerError as `insist` does."""
+        """Record the end of an upload, whatever it is; raises LedgerError as `write_with_retry` does."""
         try:
-            self.insist(result.row, lambda: self._record(result))
+            self.write_with_retry(result.row, lambda: self._record(result))
         except RowUnfit as error:
             # The row was changed from outside. No retry helps, and other files must not wait for it.
             outcome = result.sent.outcome
@@ -90,12 +90,14 @@ class ResultRecorder:
         unsent = Sent(_NOT_SENT, SentExtent.NOTHING, ready.body.bytes_sent, ready.body.md5)
         try:
             results = self._ledger.attempt_results
-            self.insist(row, lambda: results.unsent(attempt, row.id, unsent, now, row.due_at, taken_back=True))
+            self.write_with_retry(
+                row, lambda: results.unsent(attempt, row.id, unsent, now, row.due_at, taken_back=True)
+            )
         except RowUnfit as error:
             # The row was changed from outside, and there is nothing to send any more.
             log.warning("not sent", path=printable(row.path), attempt=attempt, detail=str(error))
 
-    def insist(self, row: FileRow, write: Callable[[], None]) -> None:
+    def write_with_retry(self, row: FileRow, write: Callable[[], None]) -> None:
         """Write to the ledger; retry for `patience` seconds while the ledger cannot be written.
 
         After that raise LedgerError: the next start finds an attempt without an end and looks it up. Raise RowUnfit at
@@ -133,7 +135,7 @@ class ResultRecorder:
                 outcomes.lost(attempt, row.id, sent, now, duplicate=True)
                 self._selection.doubted()
                 self._meter.doubted()
-                self._circuit_breaker.worked()
+                self._circuit_breaker.post_answered()
                 bound.info("the service has this content already", detail=outcome.detail)
             case Answer.REFUSED if outcome.fault is Fault.KEY:
                 outcomes.unsent(attempt, row.id, sent, now, now)
@@ -141,11 +143,11 @@ class ResultRecorder:
             case Answer.REFUSED if outcome.fault is Fault.FOLDER:
                 outcomes.refused(attempt, row.id, sent, now, hold_until=now + FOLDER_HOLD)
                 self._selection.forget()
-                self._circuit_breaker.worked()
+                self._circuit_breaker.post_answered()
                 bound.error("folder held back", destfolderid=row.destfolderid, detail=outcome.detail)
             case Answer.REFUSED:
                 outcomes.refused(attempt, row.id, sent, now)
-                self._circuit_breaker.worked()
+                self._circuit_breaker.post_answered()
                 bound.warning("refused", reason=outcome.reason, detail=outcome.detail)
             case Answer.UNSENT:
                 self._unsent(result, now)
@@ -182,7 +184,7 @@ class ResultRecorder:
             outcomes.unsent(attempt, row.id, sent, now, due, counts=True)
             log.info("not sent", path=printable(row.path), reason=outcome.reason, detail=outcome.detail)
 
-    def trouble(self, reason: str, detail: str, retry_after: float | None, *, looking: bool = False) -> None:
-        """Open the circuit breaker, and log it if it was closed; `looking`: a look-up was not answered."""
-        if self._circuit_breaker.trouble(reason, detail, retry_after, looking=looking):
+    def trouble(self, reason: str, detail: str, retry_after: float | None, *, by_lookup: bool = False) -> None:
+        """Open the circuit breaker, and log it if it was closed; `by_lookup`: a look-up was not answered."""
+        if self._circuit_breaker.trouble(reason, detail, retry_after, by_lookup=by_lookup):
             log.warning("sending paused", reason=reason, detail=detail)

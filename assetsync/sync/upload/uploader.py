@@ -70,7 +70,7 @@ class Uploader:
         async def upload(row: FileRow) -> None:
             worker = Worker(self.uploads, InPlace(self.uploads.context.ledger.store.commit))
             await worker.prepare_and_upload(row)
-            await worker.settle()
+            await worker.record_last()
 
         _run_in_place(upload(row))
         return Step.WORKED
@@ -229,7 +229,7 @@ class _Run:
     async def _next(self, worker: Worker) -> _Item | None:
         """Return the next file for a worker, or None at the end; record the worker's last result before waiting."""
         if not self._items:
-            await worker.settle()
+            await worker.record_last()
         self._look.set()
         if self._items:
             self._has_taken = True

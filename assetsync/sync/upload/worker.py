@@ -51,7 +51,7 @@ class UploadContext:
                 self.context.progress.handled()
         except ServiceError as error:
             reason, retry_after = code_and_wait(error)
-            self.results.trouble(reason, str(error), retry_after, looking=True)
+            self.results.trouble(reason, str(error), retry_after, by_lookup=True)
         except Unlisted:
             # Other files of the folder have to wait, too.
             self.selection.forget()
@@ -100,13 +100,13 @@ class Worker:
         if not self.may_begin():
             self._selection.give_back(row)
             return
-        await self.settle()
+        await self.record_last()
         ready = await self._blocking.run(partial(self._uploads.prepare, row))
         if ready is not None:
             await self.upload(ready)
 
     async def upload(self, ready: Ready) -> None:
-        """Upload a prepared file; the record of an accepted upload waits for the next call, or for `settle`."""
+        """Upload a prepared file; the record of an accepted upload waits for the next call, or for `record_last`."""
         if not self.may_begin():
             # It may have waited for its turn, or its preparation took long.
             self._uploads.give_back(ready)
@@ -120,7 +120,7 @@ class Worker:
                 sent = await self._post(ready)
             result = Result(attempt, ready, sent)
             if sent.outcome.answer is Answer.ACCEPTED:
-                self._results.answered()
+                self._results.accepted()
                 self._last = result
             else:
                 await self._blocking.run(partial(self._results.record, result))
@@ -129,19 +129,19 @@ class Worker:
             if self._last is not result or result is None:
                 self._selection.release(ready.row)
 
-    async def settle(self) -> None:
+    async def record_last(self) -> None:
         """Record the last accepted upload, if that is not done yet; raises as `ResultRecorder.record` does."""
         if self._last is not None:
             pending = self._results.submit(self._last)
             await self._blocking.commit(others_follow=False)
-            await self._settle(pending)
+            await self._record_last(pending)
 
     def close(self) -> None:
         """Close the connection."""
         if self._connection is not None:
             self._connection.close()
 
-    async def _settle(self, pending: Pending[State]) -> None:
+    async def _record_last(self, pending: Pending[State]) -> None:
         last, self._last = self._last, None
         assert last is not None, "there is no result without an upload"
         try:
@@ -166,7 +166,7 @@ class Worker:
         came_at_once = self._last is not None and self._last.sent.took < _AT_ONCE
         await self._blocking.commit(others_follow=came_at_once)
         if last is not None:
-            await self._settle(last)
+            await self._record_last(last)
         try:
             attempt = await self._result_of(intent, ready, again=last is not None)
         except (NameBusy, Outdated):
@@ -185,7 +185,7 @@ class Worker:
         except LedgerError:
             if not again:
                 raise
-        # The commit had failed, and `_settle` has waited until the ledger could be written again.
+        # The commit had failed, and `_record_last` has waited until the ledger could be written again.
         return await self._blocking.run(partial(self._ledger.queue.begin, ready.intent, self._clock.now()))
 
     async def _post(self, ready: Ready) -> Sent:
@@ -193,7 +193,7 @@ class Worker:
         if uploads.preparer.sidecars_changed(ready):
             # The change may have been recorded before there was an upload for which it matters.
             mark_unread = partial(self._ledger.metadata_drift.mark_unread, ready.row.id)
-            await self._blocking.run(partial(self._results.insist, ready.row, mark_unread))
+            await self._blocking.run(partial(self._results.write_with_retry, ready.row, mark_unread))
         began = self._clock.steady()
         if self._connection is None or ready.body.size > SMALL or uploads.rate_limiter is not None:
             sent = await self._blocking.run(partial(self._post_blocking, ready))

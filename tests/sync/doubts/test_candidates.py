@@ -17,7 +17,7 @@ def beside(make_world):
     def make(name: str = "x.jpg", content: bytes = b"some content"):
         world = make_world(folders=folders)
         lose(world, "lost_before", path="a/x.jpg")
-        world.site.circuit_breaker.answered()
+        world.site.circuit_breaker.health_check_answered()
         lose(world, "lost_before", path=f"b/{name}", content=content)
         return world
 
@@ -100,7 +100,7 @@ def test_question_waits_until_rivals_are_manual(make_world):
     world = make_world()
     lose(world, "lost_before", path="a.jpg")
     for path in ("x/b.jpg", "y/b.jpg"):
-        world.site.circuit_breaker.answered()
+        world.site.circuit_breaker.health_check_answered()
         lose(world, "lost_before", path=path, content=b"other")
         world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET parked = 1 WHERE id = 2"))
         world.ledger.store.write(

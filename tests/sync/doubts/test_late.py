@@ -29,7 +29,7 @@ def until_sent(world, posts: int, most: float) -> float:
 
 
 def send_another(world, name: str = "b.jpg") -> None:
-    world.site.circuit_breaker.answered()
+    world.site.circuit_breaker.health_check_answered()
     world.site.resolver.step()
     world.write(name, name.encode())
     world.scan_and_send()
@@ -138,7 +138,7 @@ def test_a_sample_is_asked_for_once_a_round(make_world):
     world = make_world(upload={"lookup_lag": None, "workers": "8"}, folders=folders)
     for number in range(6):
         lose(world, "lost_before", path=f"F{number % 3 + 1}/{number}.jpg", content=b"%d" % number)
-        world.site.circuit_breaker.answered()
+        world.site.circuit_breaker.health_check_answered()
     send_another(world, "F1/sample.jpg")
     world.clock.advance(5)
     world.service.searches.clear()
@@ -213,9 +213,9 @@ def test_who_gave_an_equal_its_asset_waits_as_long(world):
     world.service.during_upload = lambda _request: world.clock.advance(60)
     world.site.uploader.step()
     world.service.during_upload = lambda _request: None
-    world.site.circuit_breaker.answered()
+    world.site.circuit_breaker.health_check_answered()
     world.site.uploader.step()
-    world.site.circuit_breaker.answered()
+    world.site.circuit_breaker.health_check_answered()
     world.service.put(b"same", "?.jpg")
     assert until_sent(world, 3, 250) == 250
     world.service.put(b"same", "?.jpg")

@@ -109,9 +109,9 @@ def of_folders(make_world):
         world.scan()
         # One after the other fails, and sending pauses in between.
         while len(world.service.posts) < count:
-            world.site.circuit_breaker.answered()
+            world.site.circuit_breaker.health_check_answered()
             world.send()
-        world.site.circuit_breaker.answered()
+        world.site.circuit_breaker.health_check_answered()
         return world
 
     return make
@@ -172,7 +172,7 @@ def test_failing_folder_delays_no_other_doubt(of_folders, clock):
     world.live(300 + 2 * GRACE)
     assert (set(world.states().values()), sent_to(world, "F0")) == ({VERIFIED}, 2)
     world.live(1)
-    assert "F0" not in world.site.resolver._failing
+    assert "F0" not in world.site.resolver._folder_backoff
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_failing_folders_wait_together(of_folders, clock):
     world = of_folders(3, grace=120)
     fail_for(world, ["F0", "F1"], after=310)
     for folder in ["F0", "F1"] * 9:
-        world.site.resolver._failing.failed(folder, ServiceUnreachable("no answer"))
+        world.site.resolver._folder_backoff.failed(folder, ServiceUnreachable("no answer"))
     now = clock.now()
     for folder, look_at in (("F0", now), ("F1", now + 310 + 80)):
         sql = f"UPDATE attempts SET look_at = {look_at} WHERE destfolderid = '{folder}'"
@@ -328,11 +328,11 @@ def test_doubts_of_one_folder_delay_no_other(world, clock, later):
     world.service.during_search = lambda _request: clock.advance(7)
     for name in ("a", "b", "c"):
         lose(world, "lost_before", path=name, content=name.encode())
-        world.site.circuit_breaker.answered()
+        world.site.circuit_breaker.health_check_answered()
     # It has its own round of look-ups, which takes another time.
     world.live(later)
     lose(world, "lost_before", path="d", content=b"d")
-    world.site.circuit_breaker.answered()
+    world.site.circuit_breaker.health_check_answered()
     began = clock.steady()
     while len(world.service.posts) < 8:
         # While all folders are looked into for the first three, the grace of the fourth has a gap, once.
@@ -345,7 +345,7 @@ def test_name_lookup_does_not_delay_a_listing(world, clock, seconds):
     # Equal content, and the asset has the name of what a person is asked about: the second waits for that.
     for name, content in (("x.jpg", b"some content"), ("日.jpg", b"some content"), ("c.jpg", b"other")):
         lose(world, "lost_before", path=name, content=content)
-        world.site.circuit_breaker.answered()
+        world.site.circuit_breaker.health_check_answered()
         if name == "x.jpg":
             world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET parked = 1"))
             world.ledger.store.write(lambda conn: conn.execute("UPDATE files SET state = 'blocked'"))
@@ -357,7 +357,7 @@ def test_name_lookup_does_not_delay_a_listing(world, clock, seconds):
     began = clock.steady()
     while len(world.service.posts) == 3:
         assert clock.steady() - began < 3 * GRACE + 2 * seconds * (SLOW_GRACE + 4)
-        world.site.circuit_breaker.answered()
+        world.site.circuit_breaker.health_check_answered()
         world.site.resolver.step()
         world.send()
         due = world.ledger.doubts.next_look() or 0.0
@@ -414,7 +414,7 @@ def test_equal_doubt_waits_after_takeover(world, clock, later):
         world.site.uploader.step()
         began = clock.steady()
         while clock.steady() - began < GRACE - 1:
-            world.site.circuit_breaker.answered()
+            world.site.circuit_breaker.health_check_answered()
             world.site.resolver.step()
             clock.advance(1)
         world.service.put(b"same", "?.jpg")
@@ -423,7 +423,7 @@ def test_equal_doubt_waits_after_takeover(world, clock, later):
     world.site.uploader.step()
     clock.advance(4.5)
     for _ in range(4):
-        world.site.circuit_breaker.answered()
+        world.site.circuit_breaker.health_check_answered()
         world.site.resolver.step()
         clock.advance(1)
     # What the first had sent comes within its own grace, at once or after some more rounds.
@@ -471,7 +471,7 @@ def test_hash_of_ended_doubt_is_dropped(of_folders, clock, hashed):
         world.service.put(b"x", f"{folder}.jpg", folder)
     world.live(GRACE / 4)
     assert world.site.resolver._candidates._prefixes.keys() == {1, 2}
-    world.ledger.repair.is_absent(world.row("F1/F1.jpg"), clock.now())
+    world.ledger.repair.resolve_as_absent(world.row("F1/F1.jpg"), clock.now())
     world.live(GRACE / 2)
     assert world.site.resolver._candidates._prefixes.keys() == {1}
     assert world.site.resolver._paces.keys() == {("F0", True)}
@@ -677,7 +677,7 @@ def test_doubt_follows_the_renamed_file(world):
     lose(world, "lost_before")
     (world.root / "a.jpg").rename(world.root / "b.jpg")
     world.scan()
-    world.site.circuit_breaker.answered()
+    world.site.circuit_breaker.health_check_answered()
     world.send()
     world.scan()
     assert world.states() == {"b.jpg": IN_DOUBT}
@@ -703,7 +703,7 @@ def test_old_version_is_resolved_first(world):
     lose(world, "lost_before")
     world.write("a.jpg", b"new content")
     world.scan()
-    world.site.circuit_breaker.answered()
+    world.site.circuit_breaker.health_check_answered()
     assert world.send() == 0
     world.live(60)
     assert (world.history("a.jpg"), world.service.contents) == ([VERIFIED, State.SUPERSEDED], [b"new content"])
@@ -814,7 +814,7 @@ def test_failed_global_lookup_delays_own_doubt(world, fails):
     others = {"a.jpg": ["a.jpg"], "%": ["写.jpg", "真.jpg"], "%.jpg": ["写.jpg"]}[fails]
     for name in (*others, "b.jpg"):
         lose(world, "lost_before", path=name, content=name.encode())
-        world.site.circuit_breaker.answered()
+        world.site.circuit_breaker.health_check_answered()
 
     def fail(request) -> None:
         if request.folderid is None and request.dbdirect and request.searchfor == fails:
@@ -834,7 +834,7 @@ def test_failed_global_lookup_delays_own_doubt(world, fails):
 def test_non_ascii_names_share_one_listing(world, name):
     for number in range(3):
         lose(world, "lost_before", path=f"{number}{name}", content=b"%d" % number)
-        world.site.circuit_breaker.answered()
+        world.site.circuit_breaker.health_check_answered()
     world.live(GRACE * 0.8)
     world.service.searches.clear()
     world.live(60)
@@ -875,7 +875,7 @@ def test_move_onto_namesake_is_not_resent(make_world, processing):
     world.scan_and_send()
     world.service.processing = processing
     lose(world, "lost_after", path="a/x.jpg")
-    world.site.circuit_breaker.answered()
+    world.site.circuit_breaker.health_check_answered()
     lose(world, "lost_before", path="b/x.jpg", content=b"a longer one, whose digest nobody knows")
     (world.root / "b/x.jpg").unlink()
     forget = "UPDATE {} SET md5 = NULL WHERE size = 39"
@@ -969,7 +969,7 @@ def test_equal_files_in_doubt_share_no_asset(world):
     world.service.script.extend(["lost_after", "lost_before"])
     world.scan()
     for _ in range(2):
-        world.site.circuit_breaker.answered()
+        world.site.circuit_breaker.health_check_answered()
         world.send()
     world.live(90)
     assert world.states() == {"a.jpg": VERIFIED, "b.jpg": VERIFIED}
@@ -998,7 +998,7 @@ def test_doubts_of_a_folder_share_one_listing(world):
     world.scan()
     world.service.script.extend(["lost_after"] * 40)
     for _ in range(40):
-        world.site.circuit_breaker.answered()
+        world.site.circuit_breaker.health_check_answered()
         world.site.uploader.step()
     world.service.searches.clear()
     assert world.site.resolver.step() == 40
@@ -1018,7 +1018,9 @@ def test_trouble_in_a_round_decides_nothing(world):
 
 def test_manual_resolution_outlasts_a_lookup(world, clock):
     lose(world, "lost_after")
-    world.service.during_search = lambda _request: world.ledger.repair.is_absent(world.row("a.jpg"), clock.now())
+    world.service.during_search = lambda _request: world.ledger.repair.resolve_as_absent(
+        world.row("a.jpg"), clock.now()
+    )
     world.service.during_search = _once(world, world.service.during_search)
     world.site.resolver.step()
     assert (world.row("a.jpg").state, world.row("a.jpg").assetid) == (QUEUED, None)
@@ -1088,7 +1090,7 @@ def _fail_everywhere(world, names: Collection[str]) -> list[str]:
 def test_failed_global_lookup_ends_the_round(world):
     for name in ("a.jpg", "b.jpg", "c.jpg"):
         lose(world, "lost_before", path=name, content=name.encode())
-        world.site.circuit_breaker.answered()
+        world.site.circuit_breaker.health_check_answered()
     asked = _fail_everywhere(world, ())
     world.live(GRACE * 2)
     assert set(world.states().values()) == {IN_DOUBT}
@@ -1124,7 +1126,7 @@ def test_named_asset_is_found_in_each_way(world, clock, name, folder, index_lag)
 def test_repeated_failure_delays_no_other(world):
     for name in ("a.jpg", "b.jpg"):
         lose(world, "lost_before", path=name, content=name.encode())
-        world.site.circuit_breaker.answered()
+        world.site.circuit_breaker.health_check_answered()
     _fail_everywhere(world, ())
     world.live(GRACE * 4)
     _fail_everywhere(world, ("a.jpg",))
@@ -1164,7 +1166,7 @@ def three_lost(world):
     """Give a world with three doubts in one folder, whose uploads were stored, and of which nothing was looked up."""
     for name in ("a.jpg", "b.jpg", "c.jpg"):
         lose(world, "lost_after", path=name, content=name.encode())
-        world.site.circuit_breaker.answered()
+        world.site.circuit_breaker.health_check_answered()
     return world
 
 

@@ -166,7 +166,7 @@ def test_useless_time_costs_one_more_look(make_world, clock, mtime):
 def test_extreme_inode_or_time_is_kept(world, inode, mtime_ns):
     status = SimpleNamespace(st_size=1, st_mtime_ns=mtime_ns, st_ctime_ns=1, st_ino=inode)
     stat = facts(status)
-    world.ledger.intake.enqueue([NewVersion(b"a", stat, "F1", "a", None)], 1.0)
+    world.ledger.versions.enqueue([NewVersion(b"a", stat, "F1", "a", None)], 1.0)
     assert world.row("a").stat == stat
     assert facts(SimpleNamespace(**{**vars(status), "st_ino": inode - 1})) != stat
 
@@ -180,14 +180,14 @@ def test_new_file_survives_backup_takeover(world, monkeypatch, how):
     (world.root / "a.jpg").rename(world.root / "a.jpg~")
     world.hint("a.jpg~")
     world.write("a.jpg", b"new content")
-    enqueue = world.ledger.intake.enqueue
+    enqueue = world.ledger.versions.enqueue
 
     def enqueue_late(*arguments):
         monkeypatch.undo()
         world.send()
         return enqueue(*arguments)
 
-    monkeypatch.setattr(world.ledger.intake, "enqueue", enqueue_late)
+    monkeypatch.setattr(world.ledger.versions, "enqueue", enqueue_late)
     if how == "looked at":
         world.hint("a.jpg")
     else:
@@ -212,7 +212,7 @@ def test_found_files_count_despite_failure(world, monkeypatch):
     paths = [f"{number:03}".encode() for number in range(120)]
     for path in paths:
         world.write(path)
-    current_of = world.ledger.intake.current_of
+    current_of = world.ledger.versions.current_of
 
     def fail_late(path: bytes):
         if path == paths[110]:
@@ -220,13 +220,13 @@ def test_found_files_count_despite_failure(world, monkeypatch):
         return current_of(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(world.ledger.intake, "current_of", fail_late)
+        patch.setattr(world.ledger.versions, "current_of", fail_late)
         with pytest.raises(LedgerError):
-            world.site.looking.look(*paths)
-    assert world.site.looking.new_versions >= len(world.states()) == 100
+            world.site.single_looks.look(*paths)
+    assert world.site.single_looks.new_versions >= len(world.states()) == 100
     # What was not written is not written behind the back of a later look either.
-    assert (world.site.looking.look(), len(world.states())) == (0, 100)
-    assert world.site.looking.look(*paths) == 20
+    assert (world.site.single_looks.look(), len(world.states())) == (0, 100)
+    assert world.site.single_looks.look(*paths) == 20
 
 
 def test_file_changed_in_queue_is_rechecked():
@@ -540,7 +540,7 @@ def test_a_dry_run_counts_and_writes_nothing(world):
     assert (result.scanned, result.unchanged, result.to_send, result.bytes_to_send) == (2, 1, 1, 5)
     assert [missing.path for missing in result.missing] == [b"gone"]
     assert world.ledger.store._writer.total_changes == changes
-    assert list(world.ledger.intake.sidecars()) == []
+    assert list(world.ledger.versions.sidecars()) == []
 
 
 def test_upload_token_is_random_alphanumeric(world):
@@ -575,13 +575,13 @@ def test_scanned_sidecars_commit_in_parts(world, monkeypatch):
     for number in range(2500):
         world.write(f"{number}.jpg.yaml", b"language: 1")
     parts = []
-    write = world.ledger.intake.sidecars_changed
+    write = world.ledger.versions.sidecars_changed
 
     def count(_self, changes, now: float) -> int:
         parts.append(len(changes))
         return write(changes, now)
 
-    monkeypatch.setattr(type(world.ledger.intake), "sidecars_changed", count)
+    monkeypatch.setattr(type(world.ledger.versions), "sidecars_changed", count)
     world.scan()
     assert (sum(parts), max(parts)) == (2500, 1000)
 

@@ -103,7 +103,7 @@ def change_something(world, chance: random.Random) -> str:
     elif what == "row":
         rows = [row for row in world.ledger.reports.files() if row.state is State.VERIFIED]
         for row in rows[:1]:
-            world.ledger.intake.unwanted([(row.id, row.path)], chance.choice([Event.VANISHED, Event.UNMAPPED]), 1.0)
+            world.ledger.versions.unwanted([(row.id, row.path)], chance.choice([Event.VANISHED, Event.UNMAPPED]), 1.0)
     elif what == "ignore":
         world.restart(ignore=chance.choice([[], ["c"], ["a/"], ["*.jpg"]]))
     elif what == "remap":
@@ -210,7 +210,7 @@ def test_folder_changed_in_scan_is_not_cached(world, monkeypatch):
     quiet = world.ledger.folder_cache
     before = {each.folder: each for each in quiet.recorded()}
     assert quiet.begin(world.site.intake._mark(), world.clock.now())
-    world.ledger.intake.unwanted([(row.id, row.path)], Event.VANISHED, world.clock.now())
+    world.ledger.versions.unwanted([(row.id, row.path)], Event.VANISHED, world.clock.now())
     assert (quiet.was_invalidated(b"a/"), quiet.was_invalidated(b"b/")) == (True, False)
     quiet.record([before[b"a/"], before[b"b/"]], [])
     quiet.end()
@@ -232,7 +232,7 @@ def test_scan_sees_all_earlier_changes(world):
     changed.wait()
     plan = ledger.reports.fact("quiet_plan")
     assert ledger.folder_cache.begin(plan, world.clock.now())
-    sizes = {row.path: row.size for row in ledger.intake.current(b"a/")}
+    sizes = {row.path: row.size for row in ledger.versions.current(b"a/")}
     begun.set()
     writing.join()
     assert sizes[b"a/x"] == 9 or ledger.folder_cache.was_invalidated(b"a/"), (
@@ -264,7 +264,7 @@ def test_rolled_back_change_stays_quiet(world):
     with pytest.raises(Exception, match="syntax error"):
         world.ledger.store.write(fails)
     assert [each.folder for each in world.ledger.folder_cache.recorded()] == [b"", b"a/", b"b/"]
-    assert isinstance(world.ledger.intake, Intake)
+    assert isinstance(world.ledger.versions, Intake)
 
 
 def test_vanished_folder_is_found_by_count(make_world):

@@ -174,7 +174,7 @@ def test_sidecar_replaced_by_link_is_drift(world):
     assert "not a regular file" in drift(world)[b"a.jpg"]
 
 
-def strays(world) -> tuple[int, str]:
+def orphan_sidecars(world) -> tuple[int, str]:
     scan = world.ledger.runs.last_scan()
     return scan.stray, scan.first_stray
 
@@ -185,20 +185,20 @@ def test_stray_sidecars_are_reported(world):
     for name in ("d.jpg.yaml", "e.jpg.yaml", "sub/g.yaml", "_folder.yaml", "sub/_folder.yaml"):
         world.write(name, b"description: words")
     world.scan()
-    assert strays(world) == (2, "d.jpg.yaml")
+    assert orphan_sidecars(world) == (2, "d.jpg.yaml")
     world.scan()
-    assert strays(world) == (2, "d.jpg.yaml")
+    assert orphan_sidecars(world) == (2, "d.jpg.yaml")
     (world.root / "d.JPG").rename(world.root / "d.jpg")
     world.hint("d.jpg")
     world.send()
     world.scan()
-    assert strays(world) == (1, "sub/g.yaml")
+    assert orphan_sidecars(world) == (1, "sub/g.yaml")
     (world.root / "sub/g.yaml").unlink()
     world.scan()
-    assert strays(world) == (0, "")
+    assert orphan_sidecars(world) == (0, "")
     (world.root / "e.jpg").unlink()
     world.scan()
-    assert strays(world) == (1, "e.jpg.yaml")
+    assert orphan_sidecars(world) == (1, "e.jpg.yaml")
 
 
 def test_stray_found_by_hint_is_in_next_scan(world):
@@ -207,7 +207,7 @@ def test_stray_found_by_hint_is_in_next_scan(world):
         world.write(name)
         world.hint(name)
     assert world.scan().unchanged == 1
-    assert strays(world) == (1, "d.jpg.yaml")
+    assert orphan_sidecars(world) == (1, "d.jpg.yaml")
 
 
 def test_sidecar_of_settling_file_is_no_stray(make_world, clock):
@@ -216,7 +216,7 @@ def test_sidecar_of_settling_file_is_no_stray(make_world, clock):
     world.write("a.jpg")
     world.write("a.jpg.yaml", b"description: words")
     world.scan()
-    assert strays(world) == (0, "")
+    assert orphan_sidecars(world) == (0, "")
 
 
 def test_root_lost_before_sidecar_keeps_queue(world, monkeypatch):

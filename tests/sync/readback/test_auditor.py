@@ -338,7 +338,7 @@ def test_moved_asset_without_md5_is_unknown(make_world):
     # As of a large file that was not read to its end.
     world.ledger.store.write(lambda conn: conn.execute("UPDATE files SET md5 = NULL"))
     asset = world.service.put(b"some content", "a.jpg")
-    world.ledger.repair.is_asset(world.row("a.jpg"), world.service._shown(asset), world.clock.now())
+    world.ledger.repair.resolve_as_asset(world.row("a.jpg"), world.service._shown(asset), world.clock.now())
     assert world.row("a.jpg").state is State.STORED
     asset.folder = "F2"
     world.site.auditor.audit("F2")

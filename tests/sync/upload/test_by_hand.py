@@ -78,9 +78,9 @@ def test_a_request_that_is_repeated_begins_once(world):
 
 def test_who_has_gone_begins_nothing(world):
     world.write("a")
-    number = world.ledger.ask("upload", asked(world, "a").asked(), world.clock.now())
+    number = world.ledger.add_request("upload", asked(world, "a").asked(), world.clock.now())
     take_requests(world.site.context)
-    assert world.ledger.answered(number) == "refused: the upload was given up before it began"
+    assert world.ledger.answer_to(number) == "refused: the upload was given up before it began"
     assert attempts(world) == 0
 
 
@@ -170,9 +170,9 @@ def test_a_brake_on_the_identity_keeps_it(world, kind):
     world.write("a")
     world.ledger.pull_brake(kind, "site", "it is another", 0, world.clock.now())
     with running(world):
-        number = world.ledger.ask("upload", asked(world, "a").asked(), world.clock.now())
+        number = world.ledger.add_request("upload", asked(world, "a").asked(), world.clock.now())
         take_requests(world.site.context)
-    assert world.ledger.answered(number).startswith("refused: brake 1 is pulled: it is another")
+    assert world.ledger.answer_to(number).startswith("refused: brake 1 is pulled: it is another")
 
 
 ACCEPTED = outcome_of("one", Sent(Outcome(Answer.ACCEPTED, assetid="A"), SentExtent.ALL, 1, "M"))
@@ -191,9 +191,9 @@ ACCEPTED = outcome_of("one", Sent(Outcome(Answer.ACCEPTED, assetid="A"), SentExt
     ],
 )
 def test_a_request_without_sense_is_refused(world, verb, argument):
-    world.ledger.ask(verb, argument, world.clock.now())
+    world.ledger.add_request(verb, argument, world.clock.now())
     take_requests(world.site.context)
-    assert world.ledger.answered(1).startswith("refused: ")
+    assert world.ledger.answer_to(1).startswith("refused: ")
     assert attempts(world) == 0
 
 

@@ -18,8 +18,8 @@ def test_an_open_gate_lets_everyone_in(circuit_breaker):
 
 def test_first_of_many_troubles_is_reported(circuit_breaker):
     assert [circuit_breaker.trouble("unreachable", f"{n}") for n in range(8)] == [True] + [False] * 7
-    assert circuit_breaker.pause.probes == 0
-    assert circuit_breaker.probe_due()
+    assert circuit_breaker.pause.failed_checks == 0
+    assert circuit_breaker.check_due()
     assert circuit_breaker.enter() is False
 
 
@@ -27,11 +27,11 @@ def test_probe_interval_doubles_to_a_limit(circuit_breaker, clock):
     circuit_breaker.trouble("unreachable", "down")
     waits = []
     for _ in range(9):
-        waits.append(circuit_breaker.pause.next_probe - clock.steady())
+        waits.append(circuit_breaker.pause.next_check - clock.steady())
         clock.advance(waits[-1])
-        assert circuit_breaker.probe_due()
-        circuit_breaker.trouble("unreachable", "down", probed=True)
-        assert not circuit_breaker.probe_due()
+        assert circuit_breaker.check_due()
+        circuit_breaker.trouble("unreachable", "down", by_check=True)
+        assert not circuit_breaker.check_due()
     assert waits == [0, 0.5, 1, 2, 4, 8, 16, 30, 30]
     assert circuit_breaker.pause.since == clock.steady() - sum(waits)
 
@@ -39,31 +39,31 @@ def test_probe_interval_doubles_to_a_limit(circuit_breaker, clock):
 def test_retry_after_delays_the_next_probe(circuit_breaker, clock):
     circuit_breaker.trouble("unreachable", "busy", retry_after=40.0)
     clock.advance(39.9)
-    assert not circuit_breaker.probe_due()
+    assert not circuit_breaker.check_due()
     clock.advance(0.1)
-    assert circuit_breaker.probe_due()
+    assert circuit_breaker.check_due()
 
 
 def test_trouble_in_flight_delays_no_probe(circuit_breaker, clock):
     circuit_breaker.trouble("unreachable", "down")
     circuit_breaker.trouble("unreachable", "down too")
-    assert circuit_breaker.probe_due()
+    assert circuit_breaker.check_due()
 
 
 def test_answered_probe_admits_one_upload(circuit_breaker):
     circuit_breaker.trouble("unreachable", "down")
-    assert circuit_breaker.answered().reason == "unreachable"
+    assert circuit_breaker.health_check_answered().reason == "unreachable"
     assert circuit_breaker.pause is None
     assert [circuit_breaker.enter(), circuit_breaker.enter()] == [True, False]
     circuit_breaker.leave()
     assert circuit_breaker.enter() is True
-    circuit_breaker.worked()
+    circuit_breaker.post_answered()
     assert circuit_breaker.enter() is True
 
 
 def test_half_open_breaker_admits_one_thread(circuit_breaker):
     circuit_breaker.trouble("unreachable", "down")
-    circuit_breaker.answered()
+    circuit_breaker.health_check_answered()
     entered: list[bool] = []
     start = threading.Barrier(8)
 
@@ -84,32 +84,32 @@ def test_unanswered_posts_extend_the_interval(circuit_breaker, clock):
     since = clock.steady()
     for _ in range(6):
         circuit_breaker.trouble("http_status", "503")
-        waits.append(circuit_breaker.pause.next_probe - clock.steady())
+        waits.append(circuit_breaker.pause.next_check - clock.steady())
         assert circuit_breaker.pause.since == since
         clock.advance(waits[-1])
-        circuit_breaker.answered()
+        circuit_breaker.health_check_answered()
         assert circuit_breaker.enter()
         circuit_breaker.leave()
     assert waits == [0, 0.5, 1, 2, 4, 8]
-    circuit_breaker.worked()
+    circuit_breaker.post_answered()
     assert circuit_breaker.trouble("http_status", "503") is True
-    assert circuit_breaker.pause.probes == 0
+    assert circuit_breaker.pause.failed_checks == 0
     assert circuit_breaker.pause.since == clock.steady()
 
 
 def test_trouble_after_long_rest_is_new(circuit_breaker, clock):
     circuit_breaker.trouble("unreachable", "down")
-    circuit_breaker.answered()
+    circuit_breaker.health_check_answered()
     clock.advance(121)
     assert circuit_breaker.trouble("unreachable", "down again") is True
-    assert (circuit_breaker.pause.since, circuit_breaker.pause.probes) == (clock.steady(), 0)
+    assert (circuit_breaker.pause.since, circuit_breaker.pause.failed_checks) == (clock.steady(), 0)
 
 
 def test_post_in_flight_closes_no_breaker(circuit_breaker):
     circuit_breaker.trouble("unreachable", "down")
-    circuit_breaker.worked()
+    circuit_breaker.post_answered()
     assert circuit_breaker.enter() is False
-    circuit_breaker.answered()
+    circuit_breaker.health_check_answered()
     assert [circuit_breaker.enter(), circuit_breaker.enter()] == [True, False]
 
 
@@ -119,9 +119,9 @@ def test_hung_trial_post_is_the_same_trouble(circuit_breaker, clock, hangs):
     circuit_breaker.trouble("unreachable", "no answer")
     waits = []
     for _ in range(6):
-        waits.append(circuit_breaker.pause.next_probe - clock.steady())
+        waits.append(circuit_breaker.pause.next_check - clock.steady())
         clock.advance(waits[-1])
-        circuit_breaker.answered()
+        circuit_breaker.health_check_answered()
         assert circuit_breaker.standing is None
         assert circuit_breaker.enter()
         clock.advance(hangs)
@@ -134,7 +134,7 @@ def test_hung_trial_post_is_the_same_trouble(circuit_breaker, clock, hangs):
 
 def test_successful_trial_post_clears_trouble(circuit_breaker):
     circuit_breaker.trouble("unreachable", "down")
-    circuit_breaker.answered()
+    circuit_breaker.health_check_answered()
     circuit_breaker.enter()
-    circuit_breaker.worked()
+    circuit_breaker.post_answered()
     assert circuit_breaker.standing is None

@@ -65,7 +65,7 @@ def test_moved_file_waits_for_an_absent_root(moved):
 def test_person_can_force_the_upload(moved):
     moved.break_old(FileUnreadable("old/a.jpg cannot be read: Stale file handle"))
     moved.send()
-    moved.ledger.ask("retry", {"paths": [b"new/a.jpg".hex()], "send_again": True}, moved.clock.now())
+    moved.ledger.add_request("retry", {"paths": [b"new/a.jpg".hex()], "send_again": True}, moved.clock.now())
     take_requests(moved.site.context)
     moved.send()
     assert len(moved.posted()) == 3

@@ -140,7 +140,7 @@ def test_manual_absence_outranks_processing(world):
     world.service.script.append("lost_before")
     world.scan_and_send()
     working_on(world, b"film of a stranger", "film.mp4")
-    world.ledger.repair.is_absent(world.row("film.mp4"), world.clock.now())
+    world.ledger.repair.resolve_as_absent(world.row("film.mp4"), world.clock.now())
     world.live(5)
     assert world.posted() == ["film.mp4", "film.mp4"]
 

@@ -87,7 +87,7 @@ def test_blocked_file_keeps_its_reason(make_world, what):
     world.site.try_again()
     assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (State.BLOCKED, "sidecar")
     world.ledger.resume(None, world.clock.now())
-    world.site.circuit_breaker.answered()
+    world.site.circuit_breaker.health_check_answered()
     world.clock.advance(86_400 - world.clock.now() % 86_400 + 6 * 3600)
     world.site.try_again()
     assert world.row("a.jpg").state is State.QUEUED
@@ -535,7 +535,7 @@ def test_name_in_doubt_holds_only_itself(world):
         world.write(name, name.encode())
     world.service.script.append("lost_before")
     world.scan_and_send()
-    world.site.circuit_breaker.answered()
+    world.site.circuit_breaker.health_check_answered()
     world.send()
     states = world.states()
     assert sorted(states[name] for name in NAMES) == [IN_DOUBT, QUEUED, QUEUED]
@@ -549,7 +549,7 @@ def test_four_doubts_per_worker_pause_sending(world):
     world.service.script.extend(["lost_before"] * 20)
     steps = []
     for _ in range(20):
-        world.site.circuit_breaker.answered()
+        world.site.circuit_breaker.health_check_answered()
         steps.append(world.site.uploader.step())
     assert steps == [Step.WORKED] * 9 + [Step.PAUSED] * 11
     assert world.ledger.doubts.count() == 9
