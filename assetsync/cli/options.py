@@ -149,7 +149,7 @@ def _relative(config: SiteConfig, given: str, *, folders: bool) -> bytes:
         resolved = os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - names are bytes here
         real = os.path.realpath(root)
         is_root = os.path.realpath(path) == real
-        path = _below(os.path.normpath(path), root) or _below(resolved, real) or (b"." if is_root else b"..")
+        path = b"." if is_root else _below(os.path.normpath(path), root) or _below(resolved, real) or b".."
     else:
         path = os.path.normpath(path)
     if path == b".." or path.startswith(b"../") or (path == b"." and not folders):

@@ -143,9 +143,11 @@ def _watch(config: SiteConfig, *, as_json: bool) -> None:
     look = _look(config)
     # Without a handler SIGTERM would leave the terminal on the alternate screen.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    screen: Live | None = None
     with suppress(KeyboardInterrupt), ExitStack() as stack:
         on_terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not as_json
-        screen = stack.enter_context(_screen()) if on_terminal else None
+        if on_terminal:
+            screen = stack.enter_context(_screen())
         while True:
             if as_json:
                 write_json(_object(look))

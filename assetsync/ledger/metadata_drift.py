@@ -133,6 +133,8 @@ class MetadataDrift:
         History is included: its assets may be equal to a file that is to be sent there. An asset that was never read
         back counts only if its digest matches.
         """
+        if not assets:
+            return []
         digests = {asset.id: asset.md5 for asset in assets}
         ids = json.dumps([*digests])
         sql = (

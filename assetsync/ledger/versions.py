@@ -77,7 +77,12 @@ class Versions:
             values += [*below(not_in[:-1]), len(not_in) + 1]
         # Ids begin at 1, so `first` itself is included.
         sql = f"SELECT {_KNOWN} FROM files WHERE {where} AND (path, id) > (?, ?) ORDER BY path, id LIMIT ?"
-        return map(Known._make, self._store.pages(sql, "path, id", (first, 0), *values))
+        last = None
+        for row in map(Known._make, self._store.pages(sql, "path, id", (first, 0), *values)):
+            # A watched path may get a newer row between two pages.
+            if row.path != last:
+                yield row
+            last = row.path
 
     def count(self, first: bytes, until: bytes | None) -> int:
         """Return the number of current paths from `first` to before `until` (None: to the end)."""

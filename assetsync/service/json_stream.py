@@ -21,7 +21,7 @@ _CODECS = {
     "us-ascii": "ascii", "windows-1252": "cp1252", "utf-8": "utf-8-sig", "utf8": "utf-8-sig",
 }  # fmt: skip
 _BLANK = re.compile(r"[ \t\r\n\f\v]*")
-_WHOLE_ROW = re.compile(r'\[(?:[^"\[\]]|"(?:[^"\\]|\\.)*+")*+\]', re.DOTALL)
+_WHOLE_ROW = re.compile(r'(?=[,\]])|\[(?:[^"\[\]]|"(?:[^"\\]|\\.)*+")*+\]', re.DOTALL)
 # strict=False accepts raw control characters, which occur in names and keywords (observed).
 # NaN and the infinities are not JSON, and no consumer expects them: they become None.
 _scan = json.JSONDecoder(strict=False, parse_constant=lambda _name: None).raw_decode
@@ -71,7 +71,7 @@ class SlidingText:
     def value(self, limit: int = VALUE_LIMIT, *, is_row: bool = False) -> object:
         """Take one JSON value; raises BadAnswer if it is cut, malformed or longer than `limit` characters.
 
-        With `is_row`, return None for a flat list that is complete but cannot be parsed.
+        With `is_row`, return None for a missing value, and for a flat list that is complete but cannot be parsed.
         """
         if self.peek() == "":
             raise cut()

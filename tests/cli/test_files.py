@@ -202,6 +202,7 @@ class TestChoosing:
 
     def test_root_and_absolute_paths_are_valid(self, many):
         assert len(many.run("files", "--json", str(many.tree)).objects) == 6
+        assert len(many.run("files", "--json", f"{many.photos}/..").objects) == 6
         assert len(many.run("files", "--json", str(many.photos / "2026")).objects) == 3
 
     def test_delivered_export_omits_the_rest(self, many):

@@ -20,7 +20,7 @@ module.{cls}.{method} = broken
         pytest.param("sync.readback.verifier", "Verifier", "step", id="reading back", marks=LONG),
         pytest.param("ledger.doubts", "Doubts", "next_look", id="tending"),
         pytest.param("sync.rescan", "Rescan", "run", id="scanning", marks=LONG),
-        pytest.param("daemon.readback", "Reading", "want_verify", id="a job of the schedule"),
+        pytest.param("daemon.readback", "ReadBack", "want_verify", id="a job of the schedule"),
     ],
 )
 def test_thread_crash_ends_process_with_a_code(make, sandbox, module, cls, method):

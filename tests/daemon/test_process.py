@@ -165,7 +165,7 @@ def _in_the_way(module: str, cls: str, method: str, error: str = "LedgerUnwritab
 _RECOVERY = ("ledger.attempts", "AttemptResults", "recover")
 _SETTLED_AT_THE_START = [
     pytest.param(*_RECOVERY, id="what a crash left", marks=pytest.mark.long),
-    pytest.param("daemon.readback", "Reading", "last", id="when jobs ran last"),
+    pytest.param("daemon.readback", "ReadBack", "last", id="when jobs ran last"),
     pytest.param("notify.notifications", "Notifications", "attach", id="what was told", marks=pytest.mark.long),
     pytest.param("app", "Site", "try_again", id="what is tried again", marks=pytest.mark.long),
 ]

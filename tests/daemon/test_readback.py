@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from assetsync.daemon.readback import Reading
+from assetsync.daemon.readback import ReadBack
 from assetsync.errors import LedgerError
 from assetsync.model import State
 
@@ -21,7 +21,7 @@ def reading_of(world):
     troubles: list[str] = []
     world.site.service_identity.make_sure()
     world.site.circuit_breaker.trouble = lambda reason, *_said, **_options: troubles.append(reason)
-    return Reading(world.site, idle=0.0), troubles
+    return ReadBack(world.site, idle=0.0), troubles
 
 
 def audited(world) -> list[str]:

@@ -65,7 +65,7 @@ def test_saved_file_interrupts_sidecar_drift(make_world):
     work.look()
     assert 0 < unread() < many
     world.write("new")
-    work._hints.add(b"new")
+    work._watch_queue.add(b"new")
     work.look()
     assert world.row("new").state == "queued"
     assert unread() > 0
@@ -112,7 +112,7 @@ def test_saved_file_precedes_drift_reading(make_world, monkeypatch):
     work = Work(world.site, idle=0.0)
     work._unread.set()
     world.write("new")
-    work._hints.add(b"new")
+    work._watch_queue.add(b"new")
     before = work._bell.heard()
     heard = []
 
@@ -162,7 +162,7 @@ def test_sidecar_hint_marks_its_file(make_world):
     world.live(5)
     work = Work(world.site, idle=30.0)
     world.write("a.jpg.yaml", b"description: new")
-    work._hints.add(b"a.jpg.yaml")
+    work._watch_queue.add(b"a.jpg.yaml")
     began = time.monotonic()
     work.look()
     assert world.row("a.jpg").drift.startswith("its metadata changed")
@@ -175,7 +175,7 @@ def test_look_refused_by_ledger_is_rescanned(make_world, monkeypatch):
     world = make_world()
     work = Work(world.site, idle=0.0)
     world.write("a.jpg")
-    work._hints.add(b"a.jpg")
+    work._watch_queue.add(b"a.jpg")
 
     def fail(_path: bytes) -> None:
         raise LedgerError("full")

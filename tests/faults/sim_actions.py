@@ -47,7 +47,7 @@ class Actions:
     def _hint(self) -> None:
         sidecar = f"{self._sim.last_path}.yaml"
         for path in (self._sim.last_path, sidecar):
-            self._sim.hints.add(path.encode())
+            self._sim.watch_queue.add(path.encode())
         self._sim.guarded(self._sim.look, "look")
 
     def _send(self, marks: int) -> bool:

@@ -162,8 +162,8 @@ class Checks:
         workers = simulation.config.upload.workers
         if doubts > _MOST_DOUBTS * workers + service.phantoms or sending > workers + _BY_HAND:
             raise Violation(f"I6: {doubts} doubts, {sending} on their way")
-        if len(simulation.hints) > 2 * len(PATHS) or len(simulation.site.settling) > 2 * len(PATHS):
-            raise Violation("I6: hints or settling files pile up")
+        if len(simulation.watch_queue) > 2 * len(PATHS) or len(simulation.site.settling) > 2 * len(PATHS):
+            raise Violation("I6: watch_queue or settling files pile up")
         self._answered_graces()
 
     def _answered_graces(self) -> None:

@@ -36,7 +36,7 @@ class Recording:
         """Write the file anew, longer than what is read whole before it is sent."""
         self._versions += 1
         self._simulation.files.write(PATH, _CONTENT + b"." * self._versions)
-        self._simulation.hints.add(PATH.encode())
+        self._simulation.watch_queue.add(PATH.encode())
 
     def arrived(self, post: Post) -> None:
         """Write the file while it is sent."""

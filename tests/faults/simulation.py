@@ -172,8 +172,8 @@ class Simulation:
             return ready
 
         site.preparer.prepare = prepare_and_stand  # type: ignore[method-assign]
-        self.hints = WatchQueue()
-        self.looker = Looker(site.context, site.plan, site.single_looks, self.hints, site.sidecars)
+        self.watch_queue = WatchQueue()
+        self.looker = Looker(site.context, site.plan, site.single_looks, self.watch_queue, site.sidecars)
         self.site = site
         site.begin()
         return site

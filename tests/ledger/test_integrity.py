@@ -83,7 +83,7 @@ def test_damaged_ledger_is_set_aside(killed, harm):
     } == {"ledger.db.epoch", "ledger.db.lock"}
     assert not is_held(killed)
     with closing(open_ledger(killed)) as anew:
-        assert (anew.restored, anew.intake.size(), anew.folder_listings.needed("F")) == (True, 0, True)
+        assert (anew.restored, anew.versions.size(), anew.folder_listings.needed("F")) == (True, 0, True)
 
 
 def test_two_damaged_ledgers_keep_two_names(book):

@@ -26,3 +26,16 @@ def test_sample_allows_many_excluded_folders(book):
     assert [
         row.path for row in book.ledger.versions.sample(b"", 10, but=[b"%d" % number for number in range(1200)])
     ] == [b"a"]
+
+
+def test_version_from_between_two_pages_is_not_a_second_one(book):
+    paths = [b"%03d" % number for number in range(250)]
+    book.queue_many(paths)
+    read = []
+    for known in book.ledger.versions.current():
+        read.append(known.path)
+        if known.path == paths[50]:
+            # The last paths of the first page, and of none.
+            book.queue(paths[99])
+            book.queue(paths[200])
+    assert read == paths

@@ -156,7 +156,7 @@ def test_unreadable_row_is_skipped(bad):
     assert stream.unreadable == 1
 
 
-@pytest.mark.parametrize("bad", [r'["A1","\x","F1","1","","doc"]', '["A1",oops,1]', '"A1"', "17", "{}", "null"])
+@pytest.mark.parametrize("bad", [r'["A1","\x","F1","1","","doc"]', '["A1",oops,1]', '"A1"', "17", "{}", "null", ""])
 @pytest.mark.parametrize("chunk", [1, 50_000])
 def test_non_row_is_skipped(bad, chunk):
     body = rows(ROW, ["HERE"], ROW).replace('["HERE"]', bad).encode()

@@ -419,7 +419,7 @@ def test_other_root_blocks_hints_until_agreed(world):
     work = Work(world.site, idle=0.05)
     work.begin()
     try:
-        work._hints.add(b"new")
+        work._watch_queue.add(b"new")
         work.look()
         work.scan()
         assert world.states() == dict.fromkeys(world.states(), State.VERIFIED)
@@ -439,7 +439,7 @@ def test_changed_mapping_blocks_early_hints(world):
     work.begin()
     try:
         for path in world.states():
-            work._hints.add(path.encode())
+            work._watch_queue.add(path.encode())
         work.look()
     finally:
         work.end()

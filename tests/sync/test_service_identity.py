@@ -2,7 +2,7 @@
 
 import pytest
 
-from assetsync.daemon.readback import Reading
+from assetsync.daemon.readback import ReadBack
 from assetsync.daemon.work import Work
 from assetsync.errors import BadAnswer, KeyRefused, ServiceElsewhere
 from assetsync.model import State
@@ -376,7 +376,7 @@ def test_unknown_service_blocks_preparation(mirrored):
     mirrored.restart(**at(THERE))
     mirrored.service.searches.clear()
     Work(mirrored.site, idle=0.0).send()
-    reading = Reading(mirrored.site, idle=0.0)
+    reading = ReadBack(mirrored.site, idle=0.0)
     reading.want_audit()
     reading.step()
     assert (mirrored.posted(), mirrored.service.searches) == (["0", "1", "2"], [])

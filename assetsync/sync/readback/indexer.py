@@ -117,8 +117,12 @@ class Indexer:
         sample = list(filter(None, (self._ledger.reports.fact(SUSPECT) or "").split(",")))
         lost = set(sample) - by_id(self._service, sample).keys() if sample else set()
         # Assets that were deleted, or a service that shows nothing at all for a while, prove nothing about its index.
-        was_wiped = len(lost) * 2 > len(sample) and any(asset.id in lost for asset in everything(self._service))
+        is_suspect = len(lost) * 2 > len(sample)
+        was_wiped = is_suspect and any(asset.id in lost for asset in everything(self._service))
         self._look_again_at = None
+        if is_suspect and not was_wiped:
+            # Another check of the same sample would list all assets of the service again.
+            self._ledger.set_fact(SUSPECT, None)
         if was_wiped:
             detail = (
                 f"after searchIndex {len(lost)} of {len(sample)} other assets were not findable:"

@@ -76,7 +76,7 @@ def test_leftover_of_absent_rival_is_no_proof(world, clock, early):
     assert set(world.states().values()) == {VERIFIED}
 
 
-@pytest.mark.parametrize("word", ["is_absent", "send_again"])
+@pytest.mark.parametrize("word", ["resolve_as_absent", "send_again"])
 def test_leftover_of_ended_rival_is_no_proof(world, clock, word):
     left = two_in_doubt(world, ("cut", 3), b"bytes and more", "lost_after")
     (other,) = set(world.service.assets) - {left}

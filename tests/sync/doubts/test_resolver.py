@@ -586,7 +586,7 @@ def test_unprocessed_asset_may_be_whole(world, clock):
     assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 1)
 
 
-@pytest.mark.parametrize("word", ["is_absent", "send_again"])
+@pytest.mark.parametrize("word", ["resolve_as_absent", "send_again"])
 def test_leftover_of_ended_attempt_is_no_cut(world, clock, word):
     lose(world, ("cut", 4))
     getattr(world.ledger.repair, word)(world.row("a.jpg"), clock.now())
