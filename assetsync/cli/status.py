@@ -152,6 +152,7 @@ def _watch(config: SiteConfig, *, as_json: bool) -> None:
             if as_json:
                 write_json(_object(look))
             elif screen is not None:
+                screen.console.size = _terminal_size()
                 screen.update(_fitted(look, screen.console.size), refresh=True)
             else:
                 write(f"{moment(look.standing.at)}")
@@ -171,6 +172,13 @@ def _screen() -> "Live":
     from rich.live import Live  # noqa: PLC0415
 
     return Live(console=Console(), screen=True, auto_refresh=False)
+
+
+def _terminal_size() -> tuple[int, int]:
+    """Return columns and lines of the terminal. COLUMNS and LINES may be older than the window's size."""
+    size = os.get_terminal_size(sys.stdout.fileno())
+    # A terminal that does not know its size, such as a serial line, reports 0.
+    return size.columns or 80, size.lines or 24
 
 
 def _fitted(look: _Look, size: "ConsoleDimensions") -> "Text":

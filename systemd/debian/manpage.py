@@ -45,7 +45,7 @@ def _commands(parent: click.Context) -> Iterator[str]:
             command = group.get_command(parent, name)
         except UsageError as missing:
             # The demo draws its pictures with a library of the extra `sandbox`, which a server does without.
-            yield from (f".SS assetsync {name}", _escaped(COMMANDS[name].summary), f"Here, {_escaped(str(missing))}.")
+            yield from (f".SS assetsync {name}", _escaped(COMMANDS[name]), f"Here, {_escaped(str(missing))}.")
             continue
         assert command is not None  # the group lists it
         context = click.Context(command, parent=parent, info_name=name)

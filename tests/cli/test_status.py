@@ -279,7 +279,7 @@ def test_watching_restores_the_terminal(site, ending):
         stdout=terminal,
         stderr=terminal,
         start_new_session=True,
-        env={**os.environ, "NO_COLOR": "1"},
+        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "200", "LINES": "99"},
     )
     os.close(terminal)
     shown = b""

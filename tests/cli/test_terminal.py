@@ -63,6 +63,8 @@ def mixed(site):
     lose(site, "%5.jpg")
     site.run("audit")
     site.sandbox.set_faults(
+        # Both uploads begin before the first is lost.
+        FaultRule(kind=FaultKind.LATENCY, operation=Operation.UPLOAD, seconds=1),
         FaultRule(kind=FaultKind.ANSWER_LOST, operation=Operation.UPLOAD),
         FaultRule(kind=FaultKind.STATUS, operation=Operation.SEARCH),
     )
