@@ -201,7 +201,7 @@ def build(
         for rest in (config.watch.settle, *(mapping.settle for mapping in plan.mappings.all))
     )
     settling = Settling()
-    # MissingAssets files above the limit are kept too: they are recorded after `resume`.
+    # Missing files above the limit are kept too: they are recorded after `resume`.
     rules = IntakeRules(settles, resend_moved, max(brake.max_vanished, _MISSING_KEPT))
     # Scans and looks at single paths use separate intakes: they run side by side and meet in the ledger.
     intake, single_looks = (Intake(context, plan, settling, rules, sidecars.forget) for _ in range(2))

@@ -121,7 +121,7 @@ class Watcher:
         changed = []
         for folder in self._folders:
             was_watched, identity = folder in self._watches, _identity(folder)
-            if self._is_watched(folder, identity):
+            if self._check_watch(folder, identity):
                 continue
             if identity is None:
                 # It may have been unmounted or renamed, for which the kernel may send no event.
@@ -148,11 +148,11 @@ class Watcher:
     def _watch_canary(self) -> None:
         """Watch the canary folder if it exists and is not watched; raises OSError."""
         folder, identity = self._canary, _identity(self._canary)
-        if not self._is_watched(folder, identity) and identity is not None:
+        if not self._check_watch(folder, identity) and identity is not None:
             watch = self._observer.schedule(_CanaryHandler(self._canary_seen), folder, event_filter=[FileClosedEvent])  # type: ignore[arg-type]
             self._watches[folder] = (watch, identity)
 
-    def _is_watched(self, folder: bytes, identity: tuple[int, int] | None) -> bool:
+    def _check_watch(self, folder: bytes, identity: tuple[int, int] | None) -> bool:
         """Return whether the folder with this identity is watched; end a watch that has died or is of another."""
         watch, watched = self._watches.get(folder, (None, None))
         if watch is None:

@@ -157,13 +157,13 @@ def outcome_of(boundary: str, sent: Sent) -> dict[str, object]:
 
 
 def _sent(argument: dict[str, object]) -> Sent:
-    outcome = argument["outcome"]
-    if not isinstance(outcome, dict):
+    fields = argument["outcome"]
+    if not isinstance(fields, dict):
         raise TypeError("its outcome is no object of JSON")
-    assetid, filetype, *answered = (None if outcome.get(name) is None else str(outcome[name]) for name in _TEXTS)
+    assetid, filetype, *answered = (None if fields.get(name) is None else str(fields[name]) for name in _TEXTS)
     responsecode, message, renamefilebody, comingfrom = answered
     outcome = Outcome(
-        Answer(str(outcome["answer"])), str(outcome["reason"]), str(outcome["detail"]), Fault(str(outcome["fault"])),
+        Answer(str(fields["answer"])), str(fields["reason"]), str(fields["detail"]), Fault(str(fields["fault"])),
         assetid, filetype, responsecode, message, renamefilebody, comingfrom,
     )  # fmt: skip
     if outcome.answer is Answer.ACCEPTED and not assetid:
