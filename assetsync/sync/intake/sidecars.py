@@ -22,6 +22,7 @@ from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX, guess_kind
 from assetsync.core.names import printable
 from assetsync.core.settled import is_settled
 from assetsync.errors import FileUnreadable, NotRegular, RootMissing, SidecarError
+from assetsync.ledger.database import below
 from assetsync.ledger.versions import SidecarChange
 from assetsync.model import Clock, FileStat, Mapping, Metadata, Seen, UploadOptions
 from assetsync.sync.context import Context
@@ -293,8 +294,5 @@ def note_sidecar(context: Context, plan: Plan, sidecars: Sidecars, path: bytes) 
 
 def described_by(sidecar: bytes) -> bytes | tuple[bytes, bytes]:
     """Return the path of the file that a sidecar is for, or for a folder's sidecar the range of paths below it."""
-    folder, slash, name = sidecar.rpartition(b"/")
-    if name != FOLDER_SIDECAR:
-        return sidecar.removesuffix(SUFFIX)
-    # "0" follows "/" in byte order; the range of the root covers every path.
-    return (folder + slash, folder + b"0") if slash else (b"", b"\xff" * 8)
+    folder, _, name = sidecar.rpartition(b"/")
+    return below(folder) if name == FOLDER_SIDECAR else sidecar.removesuffix(SUFFIX)

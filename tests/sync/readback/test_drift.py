@@ -70,6 +70,17 @@ def test_folder_sidecar_affects_files_below(make_world):
     assert set(drift(world)) == {b"a/1", b"a/b/2"}
 
 
+def test_sidecar_of_root_affects_every_name(make_world):
+    world = make_world()
+    for name in (b"0", b"\xff" * 9):
+        world.write(os.fsdecode(name), name)
+    world.scan_and_send()
+    world.live(5)
+    world.write("_folder.yaml", b"location: here")
+    world.scan()
+    assert set(drift(world)) == {b"0", b"\xff" * 9}
+
+
 @pytest.mark.parametrize(
     ("ignore", "sidecar"),
     [
