@@ -32,6 +32,14 @@ class _Seekable(io.RawIOBase):
         self._file = file
         self._at = 0
 
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
     def tell(self) -> int:
         """Return the offset."""
         return self._at
