@@ -24,6 +24,11 @@ class State(StrEnum):
     SUPERSEDED = "superseded"
     GONE = "gone"
 
+    @property
+    def words(self) -> str:
+        """The state as people read it, such as `in doubt`."""
+        return self.replace("_", " ")
+
 
 class Wanted(StrEnum):
     """Whether the tree has a file version; OUTSIDE is not a file of the tree and was uploaded by hand."""

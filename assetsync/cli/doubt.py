@@ -49,7 +49,7 @@ def list_doubts(config: SiteConfig, *, limit: int, as_json: bool) -> None:
             if as_json:
                 write_json(_as_object(row, attempt))
                 continue
-            state = f"{row.state.replace('_', ' ')}, {printable(row.detail or row.reason or '')}"
+            state = f"{row.state.words}, {printable(row.detail or row.reason or '')}"
             write_parts(f"{printable(row.path)}:", runnable(state), between=" ")
             if attempt is not None:
                 handed = "an unknown part" if attempt.handed is None else amount(attempt.handed)

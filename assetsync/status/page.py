@@ -102,9 +102,7 @@ _ASIDE = (
     (State.IN_DOUBT, "In doubt", "answer lost, being looked up"),
     (State.BLOCKED, "Blocked", "an operator must act"),
 )
-_NAMES = {state: state.replace("_", " ").capitalize() for state in State} | {
-    state: name for state, name, _ in (*_WAY, *_ASIDE)
-}
+_NAMES = {state: state.words.capitalize() for state in State} | {state: name for state, name, _ in (*_WAY, *_ASIDE)}
 _WORK = {
     "rescan": "compare the whole tree with the ledger",
     "index": "ask the service to index what it cannot find",
@@ -216,7 +214,7 @@ def _said(standing: Standing, live: Live, now: float) -> dict[str, Any]:
         else {
             "path": _shown(oldest.path),
             "age": span(max(0.0, now - oldest.queued_at)),
-            "state": oldest.state.replace("_", " "),
+            "state": oldest.state.words,
         },
         "chart": draw(standing.hours),
         "folders": folders(standing),

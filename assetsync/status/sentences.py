@@ -236,7 +236,7 @@ def vanished(standing: Standing) -> Iterator[str]:
 def counted(standing: Standing) -> str:
     """Return the number of files in each state."""
     counts = standing.counts
-    shown = ", ".join(f"{counts.of(state):,} {state.replace('_', ' ')}" for state in State if counts.of(state))
+    shown = ", ".join(f"{counts.of(state):,} {state.words}" for state in State if counts.of(state))
     return f"files: {shown or 'none known'}; {amount(counts.bytes_verified)} verified"
 
 
@@ -251,7 +251,7 @@ def waiting(standing: Standing) -> str | None:
     row = standing.oldest
     if row is None:
         return None
-    state = row.state.replace("_", " ")
+    state = row.state.words
     why = f": {printable(row.detail)}" if row.state is State.QUEUED and row.detail else ""
     return f"waiting longest: {printable(row.path)}, known for {span(standing.oldest_age)}, {state}{why}"
 

@@ -153,7 +153,7 @@ def refuse(ledger: Ledger, verb: str, argument: dict[str, object]) -> None:
         path = bytes.fromhex(str(argument["path"]))
         row = _current(ledger, path)
         if row.state not in (State.IN_DOUBT, State.BLOCKED):
-            raise UsageError(f"{printable(path)} is {_state(row)}, not in doubt")
+            raise UsageError(f"{printable(path)} is {row.state.words}, not in doubt")
         assetid = argument.get("asset")
         if assetid is not None and ledger.doubts.owned([str(assetid)]) and row.assetid != assetid:
             raise UsageError(f"the asset {assetid} is another file's", hint="`assetsync files --json` tells whose")
@@ -184,7 +184,7 @@ def _refuse_retry(ledger: Ledger, argument: dict[str, object]) -> None:
         if send_again and row.wanted is Wanted.OUTSIDE:
             raise UsageError(f"{printable(path)} was uploaded by hand", hint="`assetsync upload --send-again` sends it")
         if send_again and not allowed(row.state, Event.SENT_AGAIN):
-            raise UsageError(f"{printable(path)} is {_state(row)}", hint="--send-again is for one that was sent")
+            raise UsageError(f"{printable(path)} is {row.state.words}", hint="--send-again is for one that was sent")
 
 
 def _retry(ledger: Ledger, argument: dict[str, object], now: float) -> str:
@@ -358,10 +358,6 @@ def _likeliest(ledger: Ledger, path: bytes) -> FileRow | None:
         return 0 if ledger.doubts.of(row.id) is not None else 1
 
     return min(ledger.reports.of_path(path), key=rank, default=None)
-
-
-def _state(row: FileRow) -> str:
-    return row.state.replace("_", " ")
 
 
 def _paths(argument: dict[str, object]) -> list[bytes]:

@@ -146,7 +146,7 @@ def end(ledger: Ledger, argument: dict[str, object], now: float) -> str:
             outcomes.unsent(*ids, sent, now, now)
             state = State.QUEUED
     log.info("uploaded by hand", path=printable(row.path), state=state, assetid=outcome.assetid)
-    return f"{printable(row.path)} is {state.replace('_', ' ')}"
+    return f"{printable(row.path)} is {state.words}"
 
 
 def outcome_of(boundary: str, sent: Sent) -> dict[str, object]:
@@ -197,7 +197,7 @@ def _add(ledger: Ledger, hand: ByHand, now: float) -> FileRow | Begun:
         return next(row for row in ledger.reports.of_path(path) if row.id == file_id)
     for row in ledger.reports.of_path(path):
         if row.state in _OPEN and not _is_same(row, intent):
-            return Begun(MAY_BE_THERE, f"an older version of {printable(path)} is {_state(row)}: wait for its end")
+            return Begun(MAY_BE_THERE, f"an older version of {printable(path)} is {row.state.words}: wait for its end")
     current = ledger.versions.current_of(path)
     if current is None or not _is_same(current, intent):
         version = version._replace(replaces=None if current is None else current.id)
@@ -242,15 +242,13 @@ def _existing(ledger: Ledger, row: FileRow) -> Begun | None:
     path = printable(row.path)
     if row.state in _OPEN or (row.assetid is None and ledger.doubts.of(row.id) is not None):
         return Begun(
-            MAY_BE_THERE, f"the service may have this content: {path} is {_state(row)} (`assetsync explain {path}`)"
+            MAY_BE_THERE, f"the service may have this content: {path} is {row.state.words} (`assetsync explain {path}`)"
         )
     if row.assetid is not None and row.reason in _NOT_THERE:
         return Begun(REFUSED, f"{path}: {row.detail or f'the asset {row.assetid} is being looked for'}; {_AGAIN}")
     if row.assetid is not None:
-        return Begun(
-            THERE, f"nothing was sent: this is {row.assetid} already ({path}, {_state(row)}); {_AGAIN}", row.assetid,
-            row.filetype,
-        )  # fmt: skip
+        why = f"nothing was sent: this is {row.assetid} already ({path}, {row.state.words}); {_AGAIN}"
+        return Begun(THERE, why, row.assetid, row.filetype)
     return None
 
 
@@ -290,10 +288,5 @@ def _taken_over(ledger: Ledger, hand: ByHand, row: FileRow, old: FileRow, now: f
         ledger.repair.retry(row, now)
     if not ledger.queue.adopt(row, assetid, str(intent.md5), intent.meta_digest, now):
         return Begun(MAY_BE_THERE, f"{path} has changed: ask again")
-    return Begun(
-        THERE, f"nothing was sent: {assetid} of {path} ({_state(old)}) is taken over; {_AGAIN}", assetid, old.filetype
-    )
-
-
-def _state(row: FileRow) -> str:
-    return row.state.replace("_", " ")
+    why = f"nothing was sent: {assetid} of {path} ({old.state.words}) is taken over; {_AGAIN}"
+    return Begun(THERE, why, assetid, old.filetype)
