@@ -8,11 +8,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from assetsync.core.states import Event
 from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
 from assetsync.ledger.database import Database
 from assetsync.ledger.equal_content import OWNED
-from assetsync.ledger.rows import apply
+from assetsync.ledger.rows import retry_where
 
 UNLISTED = "unlisted"
 """The hold reason of a folder that cannot be listed; kept until a listing succeeds, also while one is tried."""
@@ -61,11 +60,7 @@ def release_folder(conn: sqlite3.Connection, destfolderid: str, now: float) -> N
     held = conn.execute(sql, (destfolderid,)).fetchone()
     if held is None:
         return
-    blocked = conn.execute(
-        "SELECT id FROM files WHERE state = 'blocked' AND reason = ? AND destfolderid = ?", (held[0], destfolderid)
-    ).fetchall()
-    for row in blocked:
-        apply(conn, row["id"], Event.RETRIED, now, reason=None, detail=None, due_at=now)
+    retry_where(conn, "reason = ? AND destfolderid = ?", (held[0], destfolderid), now)
     conn.execute(f"UPDATE folders SET {NOT_HELD} WHERE destfolderid = ?", (destfolderid,))
 
 

@@ -24,6 +24,7 @@ from assetsync.ledger.rows import (
     file_row,
     move,
     read_file,
+    retry_where,
 )
 from assetsync.model import FileStat, SentExtent, State, Wanted
 
@@ -31,7 +32,6 @@ _DUE = "(due_at <= ?1 OR due_at > ?1 + ?2)"
 # Not `_DUE`: its second condition would return as newest the rows with due times of a clock that was set back.
 _NEWEST_DUE = "due_at <= ?1 AND +attempts = 0"
 _IS_QUEUED = "SELECT queued_at FROM files WHERE id = ? AND state = 'queued' AND wanted IN ('yes', 'outside')"
-_BLOCKED_FOR = "SELECT id FROM files WHERE state = 'blocked' AND reason = ?3"
 _CUT_OFF = "changed_while_sent"
 _PAST = 64
 """Maximum number of versions of a path, and of its uploads, that `uploads_of` reads."""
@@ -286,7 +286,8 @@ class Queue:
 
     def has_blocked(self, reason: str, now: float, *, longest: float = LONGEST) -> bool:
         """Return whether `retry_blocked` with `only_due` would retry any file."""
-        return bool(self._store.rows(f"{_BLOCKED_FOR} AND {_DUE} LIMIT 1", now, longest, reason))
+        sql = f"SELECT 1 FROM files WHERE state = 'blocked' AND reason = ?3 AND {_DUE} LIMIT 1"
+        return bool(self._store.rows(sql, now, longest, reason))
 
     def retry_blocked(self, reason: str, now: float, *, only_due: bool = False, longest: float = LONGEST) -> int:
         """Retry all files blocked for one reason, or only those that are due; return their number.
@@ -295,13 +296,8 @@ class Queue:
         """
         due = f" AND {_DUE}" if only_due else ""
 
-        def work(conn: sqlite3.Connection) -> int:
-            rows = conn.execute(f"{_BLOCKED_FOR}{due}", (now, longest, reason)).fetchall()
-            for row in rows:
-                apply(conn, row["id"], Event.RETRIED, now, reason=None, detail=None, due_at=now)
-            return len(rows)
-
-        return self._store.write(work)
+        values = (now, longest, reason)
+        return self._store.write(lambda conn: retry_where(conn, f"reason = ?3{due}", values, now))
 
     def counts(self, now: float) -> tuple[int, int]:
         """Return the number of queued wanted files, and how many of them wait for a held folder."""

@@ -4,7 +4,7 @@
 """
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from assetsync.core.states import WANTED_AFTER, Event, Facts, transition
@@ -272,3 +272,11 @@ def apply(conn: sqlite3.Connection, file_id: int, event: Event, now: float, **ch
     if row is None:
         raise row_missing(file_id)
     return move(conn, row, event, now, open_attempt=bool(row["open"]), **changes)
+
+
+def retry_where(conn: sqlite3.Connection, where: str, values: Sequence[Any], now: float) -> int:
+    """Retry the blocked versions for which the condition `where` holds; return their number."""
+    rows = conn.execute(f"SELECT id FROM files WHERE state = 'blocked' AND {where}", values).fetchall()
+    for row in rows:
+        apply(conn, row["id"], Event.RETRIED, now, reason=None, detail=None, due_at=now)
+    return len(rows)

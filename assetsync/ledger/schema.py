@@ -413,12 +413,3 @@ def statements(script: str) -> list[str]:
     """Return the statements of a script, split at semicolons, without comments."""
     bare = "\n".join(line.split("--", 1)[0] for line in script.splitlines())
     return [part.strip() for part in bare.split(";") if part.strip()]
-
-
-def known() -> set[str]:
-    """Return the names of all migrations of this release."""
-    empty = sqlite_utils.Database(memory=True)
-    try:
-        return {migration.name for migration in migrations.pending(empty)}
-    finally:
-        empty.close()

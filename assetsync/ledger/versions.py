@@ -12,7 +12,7 @@ from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX
 from assetsync.core.settled import HOUR, KEEPS_CHANGING, is_settled
 from assetsync.core.states import Event
 from assetsync.ledger.database import AFTER_ALL, Database, below
-from assetsync.ledger.rows import FileRow, apply, files_where
+from assetsync.ledger.rows import FileRow, apply, files_where, retry_where
 from assetsync.model import FileStat, State, Wanted
 
 _OF_A_FOLDER = b"/" + FOLDER_SIDECAR
@@ -297,12 +297,7 @@ def _sidecar_changed(conn: sqlite3.Connection, change: SidecarChange, now: float
             (path, *stat),
         )
     where, values = ("path = ?", (below,)) if isinstance(below, bytes) else ("path >= ? AND path < ?", below)
-    blocked = conn.execute(
-        f"SELECT id FROM files WHERE {where} AND wanted = 'yes' AND state = 'blocked' AND reason = 'sidecar'",
-        values,
-    ).fetchall()
-    for row in blocked:
-        apply(conn, row[0], Event.RETRIED, now, reason=None, detail=None, due_at=now)
+    retried = retry_where(conn, f"{where} AND wanted = 'yes' AND reason = 'sidecar'", values, now)
     sooner = conn.execute(
         f"UPDATE files SET due_at = ? WHERE {where} AND wanted = 'yes' AND state = 'queued' AND due_at > ?",
         (now, *values, now),
@@ -312,4 +307,4 @@ def _sidecar_changed(conn: sqlite3.Connection, change: SidecarChange, now: float
         " AND state IN ('sending', 'in_doubt', 'stored', 'verified', 'blocked')",
         values,
     )
-    return len(blocked) + sooner
+    return retried + sooner
