@@ -126,15 +126,15 @@ class FolderCache:
         """Return whether a row of the folder changed since the scan began; unknown, and False, without the lock."""
         return self._store.holds_lock and self._store.invalidation.has(folder)
 
-    def record(self, found: Sequence[CachedFolder], struck: Sequence[bytes]) -> None:
-        """Record the folders that the scan found, except those that changed meanwhile; remove those in `struck`."""
+    def record(self, found: Sequence[CachedFolder], outdated: Sequence[bytes]) -> None:
+        """Record the folders that the scan found, except those that changed meanwhile; remove those in `outdated`."""
 
         def work(conn: sqlite3.Connection) -> None:
-            conn.executemany("DELETE FROM quiet WHERE folder = ?", [(folder,) for folder in struck])
+            conn.executemany("DELETE FROM quiet WHERE folder = ?", [(folder,) for folder in outdated])
             conn.executemany(
                 "INSERT OR REPLACE INTO quiet (folder, digest, files, sidecars, ignored) VALUES (?, ?, ?, ?, ?)",
                 [each for each in found if not self._store.invalidation.has(each.folder)],
             )
 
-        if found or struck:
+        if found or outdated:
             self._store.write(work)

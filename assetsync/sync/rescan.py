@@ -21,7 +21,7 @@ from assetsync.sync.intake.intake import Intake, ScanResult
 from assetsync.sync.readback.drift import Drift
 from assetsync.sync.root_identity import RootIdentity
 from assetsync.sync.runtime_state import RuntimeState
-from assetsync.tree.folder_digest import Notes
+from assetsync.tree.folder_digest import KnownFolders
 from assetsync.tree.scan import scan
 from assetsync.tree.scan_report import MOVED_AWAY, ScanReport
 
@@ -107,15 +107,17 @@ class Rescan:
         """Return the mapped folders that a scan did not find."""
         return tuple(printable(self.plan.mappings.all[position].path) for position in report.missing_mappings)
 
-    def _look(self, report: ScanReport, seen: Callable[[int], None]) -> Callable[[Notes | None], Iterator[Seen]]:
+    def _look(self, report: ScanReport, seen: Callable[[int], None]) -> Callable[[KnownFolders | None], Iterator[Seen]]:
         spill_folder = str(self.spill_folder) if self.spill_folder.is_dir() else None
 
         def stop() -> bool:
             seen(report.files)
             return self.context.heartbeat.tick() or self.context.clock.wait(0)
 
-        def look(notes: Notes | None) -> Iterator[Seen]:
-            return scan(self.context.tree, self.plan, report, notes=notes, stop=stop, spill_folder=spill_folder)
+        def look(known_folders: KnownFolders | None) -> Iterator[Seen]:
+            return scan(
+                self.context.tree, self.plan, report, known_folders=known_folders, stop=stop, spill_folder=spill_folder
+            )
 
         return look
 

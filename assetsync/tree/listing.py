@@ -14,7 +14,7 @@ from enum import Enum, auto
 from typing import IO, NamedTuple
 
 from assetsync.model import CachedFolder
-from assetsync.tree.folder_digest import Signature
+from assetsync.tree.folder_digest import FolderDigest
 
 # os.scandir on a descriptor returns text; this codec restores the bytes on disk, whatever they are.
 _CODEC = sys.getfilesystemencoding()
@@ -213,8 +213,8 @@ class Frame:
     """
 
     __slots__ = (
-        *("covered", "fd", "hidden", "identity", "last", "linked", "listing", "mapping", "outer", "quiet"),
-        *("signature", "spooled"),
+        *("covered", "digest", "fd", "hidden", "identity", "last", "linked", "listing", "mapping", "outer", "spooled"),
+        "unchanged",
     )
 
     def __init__(self, fd: int, outer: int, covered: int | None, *, hidden: bool, linked: bool) -> None:
@@ -228,8 +228,8 @@ class Frame:
         self.spooled = 0
         self.last = b""
         self.listing = NOTHING
-        self.quiet: CachedFolder | None = None
-        self.signature: Signature | None = None
+        self.unchanged: CachedFolder | None = None
+        self.digest: FolderDigest | None = None
 
 
 def identity_of(fd: int) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from heapq import merge
 from assetsync.core.mapping import Plan
 from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX
 from assetsync.model import NOWHERE, Seen
-from assetsync.tree.folder_digest import Looks, Notes, Signature, is_same, look_facts
+from assetsync.tree.folder_digest import FolderDigest, KnownFolders, is_unchanged
 from assetsync.tree.listing import NOTHING, Frame, Kind, Lister, Spool, close, identity_of
 from assetsync.tree.safe_open import LARGEST, LISTABLE, NO_FILE, Tree, facts, open_unmarked
 from assetsync.tree.scan_report import MOVED_AWAY, ScanReport
@@ -33,14 +33,14 @@ def scan(
     plan: Plan,
     report: ScanReport,
     *,
-    notes: Notes | None = None,
+    known_folders: KnownFolders | None = None,
     stop: Callable[[], bool] = lambda: False,
     spill_above: int = SPILL_ABOVE,
     spill_folder: str | None = None,
 ) -> Iterator[Seen]:
     """Yield every file under a mapped folder, with its sidecars and those of the folders above, and fill `report`.
 
-    With `notes`, the files of unchanged folders are counted but not yielded, and `notes` is called for every folder.
+    With `known_folders`, the files of unchanged folders are counted but not yielded, and it is called for every folder.
     `stop` is called at every folder; when it returns True, the scan ends and the report stays unfinished, as it does
     when the iterator is closed early. A folder of more than `spill_above` entries is sorted in `spill_folder` (None:
     the system's folder for temporary files), which must be outside the tree. Links are followed only if
@@ -48,20 +48,21 @@ def scan(
     further link to a folder is followed, which ends every cycle. Raise RootMissing on the first `next` or when the
     root disappears.
     """
-    return _Walk(tree, plan, report, notes, Lister(Spool(spill_folder), stop, spill_above)).files()
+    return _Walk(tree, plan, report, known_folders, Lister(Spool(spill_folder), stop, spill_above)).files()
 
 
 class _Walk:
     """A running scan: the stack of folders from the root to the current folder."""
 
-    def __init__(self, tree: Tree, plan: Plan, report: ScanReport, notes: Notes | None, lister: Lister) -> None:
+    def __init__(
+        self, tree: Tree, plan: Plan, report: ScanReport, known_folders: KnownFolders | None, lister: Lister
+    ) -> None:
         self._tree = tree
         self._plan = plan
         self._report = report
         self._stop = lister.stop
         self._lister = lister
-        self._notes = notes
-        self._looks: Looks | None = None
+        self._known_folders = known_folders
         self._stack: list[Frame] = []
         # The current folder, with a slash at its end; b"" is the root.
         self._path = b""
@@ -100,7 +101,7 @@ class _Walk:
         sidecars = mapping is None or self._plan.sidecars_on(mapping)
         ignored, look, new = self._plan.ignored, os.stat, tuple.__new__
         position = NOWHERE if mapping is None else mapping
-        signature = frame.signature
+        digest = frame.digest
         files = sidecar_count = left_out = 0
         try:
             for name in frame.listing.names:
@@ -116,21 +117,21 @@ class _Walk:
                 path = prefix + name
                 if is_ignored := ignored(path, False, mapping):
                     left_out += 1
-                    if signature is None:
+                    if digest is None:
                         continue
                 try:
                     status = look(name, dir_fd=fd, follow_symlinks=False)
-                    if signature is not None:
-                        signature.add(name, look_facts(status))
+                    if digest is not None:
+                        digest.add(name, status)
                     if is_ignored:
                         continue
                     if (status.st_mode & _FORMAT) != _REGULAR:
-                        frame.signature = signature = None
+                        frame.digest = digest = None
                         if (target := self._linked_file(path, status)) is None:
                             continue
                         status = target
                 except OSError as exc:
-                    frame.signature = signature = None
+                    frame.digest = digest = None
                     if not is_ignored and self._blinds(frame, path, exc):
                         return
                     continue
@@ -155,10 +156,10 @@ class _Walk:
             report.ignored += left_out
             if mapping is not None:
                 report.per_mapping[mapping] += files
-            if signature is not None:
-                signature.files += files
-                signature.sidecars += sidecar_count
-                signature.ignored += left_out
+            if digest is not None:
+                digest.files += files
+                digest.sidecars += sidecar_count
+                digest.ignored += left_out
 
     def _linked_file(self, path: bytes, status: os.stat_result) -> os.stat_result | None:
         """Return the stat of the file that a link leads to; count anything else as special and return None.
@@ -214,8 +215,8 @@ class _Walk:
             close(below)
             self._report.special += 1
             return False
-        if self._notes is not None:
-            self._notes.reached(self._path + name, self._path, frame.quiet)
+        if self._known_folders is not None:
+            self._known_folders.reached(self._path + name, self._path, frame.unchanged)
         self._push(below, name)
         return True
 
@@ -251,18 +252,16 @@ class _Walk:
             frame.listing = frame.listing._replace(names=merge(frame.listing.names, (FOLDER_SIDECAR,)))
         if frame.listing.error is not None:
             report.mark_unreadable(self._path[:-1], reason(frame.listing.error))
-        if self._notes is not None and frame.mapping is not None and frame.listing.whole is not None:
-            self._recall(self._notes, frame, frame.mapping)
+        if self._known_folders is not None and frame.mapping is not None and frame.listing.whole is not None:
+            self._recall(self._known_folders, frame, frame.mapping)
 
-    def _recall(self, notes: Notes, frame: Frame, mapping: int) -> None:
-        """Skip the files of an unchanged folder; start a new signature for any other folder."""
-        known = notes.recall(self._path)
+    def _recall(self, known_folders: KnownFolders, frame: Frame, mapping: int) -> None:
+        """Skip the files of an unchanged folder; start a new digest for any other folder."""
+        known = known_folders.recall(self._path)
         if known is not None:
             files, folders = frame.listing.split()
-            if self._looks is None:
-                self._looks = Looks()
-            if is_same(frame.fd, files, known, self._looks):
-                frame.quiet = known
+            if is_unchanged(frame.fd, files, known):
+                frame.unchanged = known
                 frame.listing = frame.listing._replace(names=iter(folders))
                 report = self._report
                 report.files += known.files
@@ -270,17 +269,17 @@ class _Walk:
                 report.ignored += known.ignored
                 report.per_mapping[mapping] += known.files
                 return
-        frame.signature = Signature()
+        frame.digest = FolderDigest()
 
     def _pop(self) -> None:
         """Return to the parent folder; if it has to be opened again, it must be the folder that was listed."""
         frame = self._stack.pop()
         self._lister.release(frame.listing, frame.spooled)
-        if self._notes is not None:
-            path, found = self._path, frame.signature
-            self._notes.reached(path[:-1] + _AFTER_SLASH if path else None, path, frame.quiet)
-            if frame.quiet is None:
-                self._notes.ended(None if found is None else found.quiet(path))
+        if self._known_folders is not None:
+            path, digest = self._path, frame.digest
+            self._known_folders.reached(path[:-1] + _AFTER_SLASH if path else None, path, frame.unchanged)
+            if frame.unchanged is None:
+                self._known_folders.ended(None if digest is None else digest.state_of(path))
         if self._stack:
             self._report.reached = self._path[:-1] + _AFTER_SLASH
             self._path = self._path[: frame.outer]
@@ -291,7 +290,7 @@ class _Walk:
                 self._report.mark_unreadable(self._path[:-1], MOVED_AWAY)
                 self._lister.release(above.listing, above.spooled)
                 above.listing = NOTHING
-                above.signature = None
+                above.digest = None
         close(frame)
 
     def _open_again(self, above: Frame, below: Frame) -> int:

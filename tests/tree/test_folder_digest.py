@@ -1,34 +1,36 @@
 import os
+from types import SimpleNamespace
 
 import pytest
 
 from assetsync.model import CachedFolder
-from assetsync.tree.folder_digest import PIECE, Looks, Signature, is_same, look_facts
+from assetsync.tree.folder_digest import _AT_ONCE as AT_ONCE
+from assetsync.tree.folder_digest import FolderDigest, is_unchanged
 
 
-def signed(fd: int, names: list[bytes]) -> CachedFolder:
+def state_of(fd: int, names: list[bytes]) -> CachedFolder:
     """What a scan that looks at each file makes of the folder."""
-    signature = Signature()
+    digest = FolderDigest()
     for name in names:
-        signature.add(name, look_facts(os.stat(name, dir_fd=fd, follow_symlinks=False)))
-    return signature.quiet(b"")
+        digest.add(name, os.stat(name, dir_fd=fd, follow_symlinks=False))
+    return digest.state_of(b"")
 
 
-@pytest.mark.parametrize("count", [0, 1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE + 1])
+@pytest.mark.parametrize("count", [0, 1, AT_ONCE - 1, AT_ONCE, AT_ONCE + 1, 2 * AT_ONCE])
 def test_folder_of_any_size_is_recognised(make_tree, count: int):
     names = [b"%05d" % number for number in range(count)]
     fd = os.open(make_tree(*names), os.O_RDONLY)
-    assert is_same(fd, names, signed(fd, names), Looks())
+    assert is_unchanged(fd, names, state_of(fd, names))
     os.close(fd)
 
 
 @pytest.mark.parametrize("what", ["write", "touch", "chmod", "remove", "add", "rename", "swap", "replace"])
-@pytest.mark.parametrize("at", [0, PIECE - 1, PIECE, PIECE + 1])
+@pytest.mark.parametrize("at", [0, AT_ONCE - 1, AT_ONCE, AT_ONCE + 1])
 def test_one_change_among_many_files_is_seen(make_tree, what: str, at: int):
-    names = [b"%05d" % number for number in range(PIECE + 2)]
+    names = [b"%05d" % number for number in range(AT_ONCE + 2)]
     root = make_tree(*names)
     fd = os.open(root, os.O_RDONLY)
-    known = signed(fd, names)
+    known = state_of(fd, names)
     path, other = root + b"/" + names[at], root + b"/" + names[at - 1]
     if what == "write":
         with open(path, "ab") as file:
@@ -53,19 +55,50 @@ def test_one_change_among_many_files_is_seen(make_tree, what: str, at: int):
         with open(path, "wb") as file:
             file.write(b"x")
         os.unlink(root + b"/x")
-    assert not is_same(fd, sorted(map(os.fsencode, os.listdir(fd))), known, Looks())
+    assert not is_unchanged(fd, sorted(map(os.fsencode, os.listdir(fd))), known)
     os.close(fd)
 
 
 def test_file_vanishing_midway_is_a_change(make_tree):
     fd = os.open(make_tree(b"a", b"b"), os.O_RDONLY)
-    known = signed(fd, [b"a", b"b"])
+    known = state_of(fd, [b"a", b"b"])
     os.unlink(b"b", dir_fd=fd)
-    assert not is_same(fd, [b"a", b"b"], known, Looks())
+    assert not is_unchanged(fd, [b"a", b"b"], known)
     os.close(fd)
 
 
 def test_names_of_equal_concatenation_differ(make_tree):
     fd = os.open(make_tree(b"ab", b"c", b"a", b"bc"), os.O_RDONLY)
-    assert not is_same(fd, [b"a", b"bc"], signed(fd, [b"ab", b"c"]), Looks())
+    assert not is_unchanged(fd, [b"a", b"bc"], state_of(fd, [b"ab", b"c"]))
     os.close(fd)
+
+
+FACTS = {
+    "st_mode": 0o100644,
+    "st_size": 5,
+    "st_mtime_ns": 1_700_000_000_123_456_789,
+    "st_ctime_ns": 1_700_000_001_000_000_001,
+    "st_ino": 77,
+}
+
+
+@pytest.mark.parametrize(
+    ("fact", "value"),
+    [
+        ("st_mode", 0o100600),
+        ("st_size", 1 << 33),
+        ("st_size", -1),
+        ("st_mtime_ns", FACTS["st_mtime_ns"] + 1),
+        ("st_mtime_ns", -1_500_000_000),
+        ("st_mtime_ns", 1 << 70),
+        ("st_ctime_ns", FACTS["st_ctime_ns"] + 10**9),
+        ("st_ino", (1 << 64) - 1),
+    ],
+)
+def test_each_fact_counts(fact: str, value: int):
+    digests = set()
+    for facts in (FACTS, {**FACTS, fact: value}):
+        digest = FolderDigest()
+        digest.add(b"a", SimpleNamespace(**facts))
+        digests.add(digest.state_of(b"").digest)
+    assert len(digests) == 2

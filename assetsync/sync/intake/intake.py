@@ -23,7 +23,7 @@ from assetsync.sync.context import Context
 from assetsync.sync.intake.scan_diff import ScanDiff
 from assetsync.sync.intake.settling import Settling
 from assetsync.sync.intake.sidecars import SidecarDiff
-from assetsync.tree.folder_digest import Notes
+from assetsync.tree.folder_digest import KnownFolders
 from assetsync.tree.scan_report import ScanReport
 
 log = structlog.get_logger(__name__)
@@ -159,7 +159,7 @@ class Intake:
         """Called in a dry run with each file that a run would queue."""
 
     def scan(
-        self, look: Callable[[Notes | None], Iterable[Seen]], report: ScanReport, *, dry_run: bool = False
+        self, look: Callable[[KnownFolders | None], Iterable[Seen]], report: ScanReport, *, dry_run: bool = False
     ) -> ScanResult:
         """Merge one scan into the ledger; with `dry_run` only count. Missing files are collected, not decided.
 
@@ -173,7 +173,7 @@ class Intake:
         sidecar_diff = SidecarDiff(self._context, report, self._forget)
         scan_diff = ScanDiff(self._context, sidecar_diff, self._mark(), dry_run=dry_run)
         scan_diff.missing = lambda row: self._missing(row, result)
-        sidecar_diff.spoil = scan_diff.spoil
+        sidecar_diff.invalidate = scan_diff.invalidate
         try:
             for seen in look(scan_diff):
                 if seen.is_sidecar:
@@ -187,7 +187,7 @@ class Intake:
                 if row is not None and row[1:5] == seen[1:5] and row[5] == self._folders[seen[5]]:
                     result.unchanged += 1
                     continue
-                scan_diff.spoil(seen[0])
+                scan_diff.invalidate(seen[0])
                 self._differs(seen, row, result)
                 if max(len(self._batch), len(self._remapped)) >= _BATCH:
                     self._flush()

@@ -11,16 +11,17 @@ from assetsync.model import CachedFolder
 from assetsync.sync.context import Context
 from assetsync.sync.intake.sidecars import SidecarDiff
 
-_MOST_PIECES = 64
+_MOST_RANGES = 64
 _MOST_COUNTED = 5000
 _BATCH = 500
-_MOST_SPOILED = 10_000
+_MOST_CHANGED = 10_000
 
-Piece = tuple[bytes, bytes | None, bytes | None]
+Range = tuple[bytes, bytes | None, bytes | None]
+"""The first path, the path after the last (None: to the end), and the unchanged folder that they are in, if any."""
 
 
 class ScanDiff:
-    """The comparison of one scan, and its folder cache (`tree.folder_digest.Notes`).
+    """The comparison of one scan, and its folder cache (`tree.folder_digest.KnownFolders`).
 
     `missing` is called with each row that has no file. `plan` identifies the rules of the scan: a cache made under
     other rules is not used.
@@ -36,20 +37,20 @@ class ScanDiff:
         self._rows: Iterator[Known] | None = None
         self._next: Known | None = None
         # Ranges of paths in which the scan yielded no file. The ledger is queried for several of them at once.
-        self._run: list[Piece] = []
+        self._ranges: list[Range] = []
         self._expected: int | None = 0
         usable = self._ledger.folder_cache.begin(plan, context.clock.now())
         self._recorded = self._ledger.folder_cache.recorded() if usable else iter(())
         self._known = next(self._recorded, None)
-        self._spoiled: set[bytes] = set()
+        self._changed: set[bytes] = set()
         self._found: list[CachedFolder] = []
-        self._struck: list[bytes] = []
+        self._outdated: list[bytes] = []
         self.left_out = 0
         """The number of files that were not yielded because they are unchanged."""
 
     def row(self, path: bytes) -> Known | None:
         """Return the current row of a path that the scan yielded; rows before it are missing."""
-        if self._run:
+        if self._ranges:
             self._check_row_counts()
         if self._rows is None:
             assert self._at is not None
@@ -62,17 +63,17 @@ class ScanDiff:
         self._next = next(self._rows, None)
         return row
 
-    def spoil(self, path: bytes) -> None:
+    def invalidate(self, path: bytes) -> None:
         """Note that the folder of the path differs from the ledger."""
-        self._spoiled.add(path[: path.rfind(b"/") + 1])
+        self._changed.add(path[: path.rfind(b"/") + 1])
 
     def recall(self, folder: bytes) -> CachedFolder | None:
         """Return the cached state of the folder, None if there is none or a row of the folder has changed since."""
         while self._known is not None and self._known.folder < folder:
             # The folder is gone or no longer mapped. If it comes back, its files must be compared again.
-            self._struck.append(self._known.folder)
+            self._outdated.append(self._known.folder)
             self._known = next(self._recorded, None)
-        if len(self._struck) >= _BATCH:
+        if len(self._outdated) >= _BATCH:
             self._write()
         known = self._known
         if known is None or known.folder != folder:
@@ -80,31 +81,31 @@ class ScanDiff:
         self._known = next(self._recorded, None)
         return None if self._ledger.folder_cache.was_invalidated(folder) else known
 
-    def reached(self, until: bytes | None, folder: bytes, quiet: CachedFolder | None) -> None:
+    def reached(self, until: bytes | None, folder: bytes, unchanged: CachedFolder | None) -> None:
         """Note that the scan has passed everything before `until`, all of it in `folder`."""
         first, self._at = self._at, until
         assert first is not None
-        self._sidecar_diff.reached(until, folder, is_quiet=quiet is not None)
+        self._sidecar_diff.reached(until, folder, is_unchanged=unchanged is not None)
         if self._rows is not None:
-            if quiet is None:
+            if unchanged is None:
                 self._pass(until)
                 return
             self._rows = self._next = None
-        self._run.append((first, until, None if quiet is None else folder))
-        if quiet is not None and quiet.files:
+        self._ranges.append((first, until, None if unchanged is None else folder))
+        if unchanged is not None and unchanged.files:
             if first == folder:
-                self.left_out += quiet.files
+                self.left_out += unchanged.files
             whole = first == folder and until == (folder[:-1] + b"0" if folder else None)
             # With subfolders between the files, the number of files in each range is unknown.
-            self._expected = self._expected + quiet.files if whole and self._expected is not None else None
-        if len(self._run) >= _MOST_PIECES or self._expected is None or self._expected > _MOST_COUNTED:
+            self._expected = self._expected + unchanged.files if whole and self._expected is not None else None
+        if len(self._ranges) >= _MOST_RANGES or self._expected is None or self._expected > _MOST_COUNTED:
             self._check_row_counts()
 
     def ended(self, found: CachedFolder | None) -> None:
         """Note how to recognise a folder again; it is cached unless something in it differed from the ledger."""
         if found is not None:
             self._found.append(found)
-        if len(self._found) >= _BATCH or len(self._spoiled) > _MOST_SPOILED:
+        if len(self._found) >= _BATCH or len(self._changed) > _MOST_CHANGED:
             self._write()
 
     def finish(self, *, to_the_end: bool) -> None:
@@ -127,36 +128,36 @@ class ScanDiff:
         self._next = row
 
     def _miss(self, row: Known) -> None:
-        self.spoil(row.path)
+        self.invalidate(row.path)
         self.missing(row)
 
     def _check_row_counts(self) -> None:
         """Check that the ledger has as many rows in the passed ranges as the unchanged folders have files."""
-        if not self._run:
+        if not self._ranges:
             return
-        run, self._run = self._run, []
+        ranges, self._ranges = self._ranges, []
         expected, self._expected = self._expected, 0
         versions = self._ledger.versions
-        count = versions.count(run[0][0], run[-1][1]) if expected is not None else None
+        count = versions.count(ranges[0][0], ranges[-1][1]) if expected is not None else None
         if count is not None and count == expected:
             return
         missed = 0
-        for first, until, quiet in run:
-            for row in versions.current(first, until, not_in=quiet):
+        for first, until, folder in ranges:
+            for row in versions.current(first, until, not_in=folder):
                 self._miss(row)
                 missed += 1
         if count is not None and count - missed != expected:
             # An unchanged folder has other rows than before: the next scan compares each of its files.
-            self._struck += [quiet for _first, _until, quiet in run if quiet is not None]
+            self._outdated += [folder for _first, _until, folder in ranges if folder is not None]
 
     def _write(self) -> None:
         """Write the folder cache; must not be called between the last `reached` of a folder and its `ended`."""
         # Rows without a file, in a folder without files, are found only here.
         self._check_row_counts()
         found, self._found = self._found, []
-        struck, self._struck = self._struck, []
+        outdated, self._outdated = self._outdated, []
         if not self._dry_run:
-            self._ledger.folder_cache.record([each for each in found if each.folder not in self._spoiled], struck)
+            self._ledger.folder_cache.record([each for each in found if each.folder not in self._changed], outdated)
         # Only the folders that contain the position of the scan have not ended.
         at = self._at
-        self._spoiled = set() if at is None else {folder for folder in self._spoiled if at.startswith(folder)}
+        self._changed = set() if at is None else {folder for folder in self._changed if at.startswith(folder)}

@@ -211,7 +211,7 @@ class SidecarDiff:
         self._next = next(self._known, None)
         self._changes: list[SidecarChange] = []
         self._gone: list[bytes] = []
-        self.spoil: Callable[[bytes], None] = lambda _path: None
+        self.invalidate: Callable[[bytes], None] = lambda _path: None
         """Called with the path of each sidecar that differs from the ledger or has vanished."""
 
     def see(self, seen: Seen) -> None:
@@ -223,17 +223,17 @@ class SidecarDiff:
             self._next = next(self._known, None)
             if known[1] == seen[1:5]:
                 return
-        self.spoil(seen.path)
+        self.invalidate(seen.path)
         self._changes.append(SidecarChange(seen.path, FileStat(*seen[1:5]), described_by(seen.path)))
 
-    def reached(self, until: bytes | None, folder: bytes, *, is_quiet: bool) -> None:
+    def reached(self, until: bytes | None, folder: bytes, *, is_unchanged: bool) -> None:
         """Note that the scan has passed everything before `until`.
 
-        If `is_quiet`, the sidecars directly in `folder` were not yielded and are unchanged.
+        If `is_unchanged`, the sidecars directly in `folder` were not yielded and are unchanged.
         """
         while self._next is not None and (until is None or self._next[0] < until):
             path = self._next[0]
-            if is_quiet and path.startswith(folder) and b"/" not in path[len(folder) :]:
+            if is_unchanged and path.startswith(folder) and b"/" not in path[len(folder) :]:
                 self._next = next(self._known, None)
             else:
                 self._missing(path)
@@ -260,7 +260,7 @@ class SidecarDiff:
 
     def _missing(self, path: bytes) -> None:
         self._next = next(self._known, None)
-        self.spoil(path)
+        self.invalidate(path)
         if len(self._gone) < _MOST_GONE:
             self._gone.append(path)
 

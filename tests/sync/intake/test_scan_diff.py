@@ -116,7 +116,7 @@ def change_something(world, chance: random.Random) -> str:
 
 
 @pytest.mark.parametrize("seed", [*range(8), 116])
-def test_quiet_scan_equals_a_full_one(make_world, monkeypatch, seed):
+def test_cached_scan_equals_a_full_one(make_world, monkeypatch, seed):
     world = make_world(brake={"max_vanished": "100000"})
     chance = random.Random(seed)
     left_out = 0
@@ -129,7 +129,7 @@ def test_quiet_scan_equals_a_full_one(make_world, monkeypatch, seed):
         for each in world.ledger.folder_cache.recorded():
             rows = [r.path for r in world.ledger.reports.files() if r.path.rpartition(b"/")[0] == each.folder[:-1]]
             assert len(rows) == each.files, each
-    assert left_out, "nothing was ever quiet"
+    assert left_out, "no folder was ever unchanged"
 
 
 def test_folder_is_skipped_once_all_is_known(world, monkeypatch):
@@ -142,7 +142,7 @@ def test_folder_is_skipped_once_all_is_known(world, monkeypatch):
     assert looked_at(world, monkeypatch) == [b"a/new", b"a/x", b"a/y"]
 
 
-def quiet_world(world):
+def cached_world(world):
     for name in ("a/x", "a/y", "b/z", "b/z.yaml"):
         world.write(name, b"description: z" if name.endswith("yaml") else name.encode())
     world.scan_and_send()
@@ -168,12 +168,12 @@ def quiet_world(world):
     ids=["row_gone", "row_changed", "rows_unwanted", "sidecar_row_gone", "sidecar_changed", "sidecar_gone"],
 )
 def test_any_change_requires_a_new_comparison(world, monkeypatch, change, compared):
-    change(quiet_world(world))
+    change(cached_world(world))
     assert any(path.startswith(compared) for path in looked_at(world, monkeypatch))
 
 
-def test_state_change_keeps_folder_quiet(world, monkeypatch):
-    quiet_world(world)
+def test_state_change_keeps_folder_cached(world, monkeypatch):
+    cached_world(world)
     world.live(200)
     assert set(world.states().values()) == {State.VERIFIED}
     assert looked_at(world, monkeypatch) == []
@@ -184,19 +184,19 @@ def test_state_change_keeps_folder_quiet(world, monkeypatch):
     [{"ignore": ["y"]}, {"folders": [{"path": ".", "destfolderid": "F2"}]}, {"watch": {"follow_symlinks": "yes"}}],
 )
 def test_new_rules_compare_everything_again(world, monkeypatch, said):
-    quiet_world(world).restart(**said)
+    cached_world(world).restart(**said)
     assert {b"a/x", b"b/z"} <= set(looked_at(world, monkeypatch))
 
 
 def test_after_a_week_all_is_compared_again(world, monkeypatch):
-    quiet_world(world)
+    cached_world(world)
     world.clock.advance(8 * 24 * 3600)
     assert {b"a/x", b"a/y", b"b/z"} <= set(looked_at(world, monkeypatch))
     assert looked_at(world, monkeypatch) == []
 
 
 def test_row_removed_elsewhere_is_noticed(world, monkeypatch):
-    quiet_world(world)
+    cached_world(world)
     world.ledger.store._writer.execute("DROP TRIGGER invalidate_files_gone")
     world.ledger.store.write(lambda conn: conn.execute("DELETE FROM files WHERE path = x'612F78'"))
     assert looked_at(world, monkeypatch) == []
@@ -204,20 +204,20 @@ def test_row_removed_elsewhere_is_noticed(world, monkeypatch):
 
 
 def test_folder_changed_in_scan_is_not_cached(world, monkeypatch):
-    quiet_world(world)
+    cached_world(world)
     row = world.row("a/x")
-    quiet = world.ledger.folder_cache
-    before = {each.folder: each for each in quiet.recorded()}
-    assert quiet.begin(world.site.intake._mark(), world.clock.now())
+    cache = world.ledger.folder_cache
+    before = {each.folder: each for each in cache.recorded()}
+    assert cache.begin(world.site.intake._mark(), world.clock.now())
     world.ledger.versions.unwanted([(row.id, row.path)], Event.VANISHED, world.clock.now())
-    assert (quiet.was_invalidated(b"a/"), quiet.was_invalidated(b"b/")) == (True, False)
-    quiet.record([before[b"a/"], before[b"b/"]], [])
-    quiet.end()
-    assert [each.folder for each in quiet.recorded()] == [b"", b"b/"]
+    assert (cache.was_invalidated(b"a/"), cache.was_invalidated(b"b/")) == (True, False)
+    cache.record([before[b"a/"], before[b"b/"]], [])
+    cache.end()
+    assert [each.folder for each in cache.recorded()] == [b"", b"b/"]
 
 
 def test_scan_sees_all_earlier_changes(world):
-    ledger = quiet_world(world).ledger
+    ledger = cached_world(world).ledger
     changed, begun = threading.Event(), threading.Event()
 
     def work(conn):
@@ -240,21 +240,21 @@ def test_scan_sees_all_earlier_changes(world):
 
 
 def test_change_in_caching_commit_counts(world):
-    quiet_world(world)
-    quiet = world.ledger.folder_cache
-    assert quiet.begin(world.site.intake._mark(), world.clock.now())
+    cached_world(world)
+    cache = world.ledger.folder_cache
+    assert cache.begin(world.site.intake._mark(), world.clock.now())
 
     def both(conn) -> None:
         conn.execute("INSERT OR REPLACE INTO quiet VALUES (?, ?, ?, ?, ?)", CachedFolder(b"a/", b"digest", 1, 0, 0))
         conn.execute("UPDATE files SET size = 8 WHERE path = x'612F78'")
 
     world.ledger.store.write(both)
-    quiet.end()
-    assert [each.folder for each in quiet.recorded()] == [b"", b"b/"]
+    cache.end()
+    assert [each.folder for each in cache.recorded()] == [b"", b"b/"]
 
 
-def test_rolled_back_change_stays_quiet(world):
-    quiet_world(world)
+def test_rolled_back_change_stays_cached(world):
+    cached_world(world)
 
     def fails(conn) -> None:
         conn.execute("UPDATE files SET size = 8 WHERE path = x'612F78'")
@@ -266,7 +266,7 @@ def test_rolled_back_change_stays_quiet(world):
 
 
 def test_vanished_folder_is_found_by_count(make_world):
-    world = quiet_world(make_world(brake={"max_vanished": "100000"}))
+    world = cached_world(make_world(brake={"max_vanished": "100000"}))
     shutil.rmtree(world.root / "a")
     result = world.scan()
     assert sorted(missing.path for missing in result.missing) == [b"a/x", b"a/y"]
