@@ -21,7 +21,7 @@ from assetsync.parts import make_service
 from assetsync.reconcile import Reconciler, Report, dry_run
 from assetsync.sandbox import FaultKind, FaultRule, Operation, Sandbox, SandboxSettings
 from assetsync.status.sentences import verdict
-from assetsync.status.standing import stand
+from assetsync.status.site_status import read_status
 from assetsync.sync.requests import carry_out
 
 
@@ -369,7 +369,7 @@ def test_unlistable_folder_is_named(two_folders, clock):
     report = run(world, wait=60)
     assert 60 <= clock.steady() - began < 130
     assert (report.uploaded, report.pending, report.in_sync, report.trouble) == (1, 1, False, None)
-    assert "F1" in stand(world.config(), world.ledger, clock.now()).holds
+    assert "F1" in read_status(world.config(), world.ledger, clock.now()).holds
 
 
 def test_failing_folder_delays_no_others(two_folders, clock):
@@ -468,8 +468,8 @@ def test_run_makes_audit_owed_after_release(world):
     assert not run(world).in_sync
     world.clock.wait(1.0)
     carry_out(world.ledger, world.service, world.clock, "resume", {"id": None})
-    standing = stand(world.config(), world.ledger, world.clock.now(), running=False)
-    assert (standing.in_sync, verdict(standing)) == (False, "No process is running: 1 folder to be audited.")
+    status = read_status(world.config(), world.ledger, world.clock.now(), running=False)
+    assert (status.in_sync, verdict(status)) == (False, "No process is running: 1 folder to be audited.")
     report = run(world)
     assert (report.blocked, report.undecided, report.in_sync, len(world.service.posts)) == (30, 0, False, 30)
     assert {row.reason for row in map(world.row, map(str, range(30)))} == {"missing"}
@@ -620,7 +620,7 @@ def test_failed_second_look_is_not_in_sync(make_world, clock):
     world.service.during_upload = lambda _request: world.root.rename(world.base / "away")
     report = run(world)
     assert (world.posted(), report.verified, report.unreadable, report.in_sync) == (["sent"], 1, 1, False)
-    assert not stand(world.config(), world.ledger, clock.now()).in_sync
+    assert not read_status(world.config(), world.ledger, clock.now()).in_sync
 
 
 def test_settling_overflow_is_not_in_sync(world, clock):
@@ -634,7 +634,7 @@ def test_settling_overflow_is_not_in_sync(world, clock):
     report = run(world)
     assert (report.verified, report.pending, report.in_sync) == (1, 0, False)
     assert not dry_run(world.site).in_sync
-    assert not stand(world.config(), world.ledger, clock.now()).in_sync
+    assert not read_status(world.config(), world.ledger, clock.now()).in_sync
 
 
 # The same with everything real: threads, clock, HTTP and the sandbox as the service.

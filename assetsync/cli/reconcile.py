@@ -26,7 +26,7 @@ from assetsync.log import configure_logging, log_uncaught
 from assetsync.parts import expect_root
 from assetsync.reconcile import Reconciler, Report, dry_run
 from assetsync.status.sentences import leftovers, missing_folders, not_there, sent_from, unsettled
-from assetsync.status.standing import stand
+from assetsync.status.site_status import read_status
 from assetsync.sync.intake.intake import Planned
 from assetsync.text import amount, files, path_keys, plural, printable, runnable
 
@@ -176,21 +176,21 @@ def _tell(report: Report, site: Site, *, only_look: bool) -> None:
         write("    assetsync check shows what answers; the next run goes on where this one stopped")
     # The sentences below do not depend on whether a process sends. So a dry run does not look at the lock file, which
     # its user may not be allowed to read.
-    standing = stand(site.config, site.context.ledger, site.context.clock.now(), running=not only_look)
-    if report.unreadable and (only_look or standing.unreadable is None):
+    status = read_status(site.config, site.context.ledger, site.context.clock.now(), running=not only_look)
+    if report.unreadable and (only_look or status.unreadable is None):
         write(f"unreadable, files and folders: {report.unreadable:,}; nothing is concluded about them")
         write("    assetsync check lists them")
     for reason in report.would_brake:
         write(f"a run would pull the brake: {printable(reason)}")
     for line in missing_folders(report.missing):
         write(line)
-    for line in leftovers(standing):
+    for line in leftovers(status):
         write(line)
     if report.pending and not only_look and not report.interrupted:
-        opens = sent_from(standing)
+        opens = sent_from(status)
         after = "" if opens is None else f", {opens}"
         write(f"pending: {files(report.pending)}; another run goes on with them{after}")
-        for line in unsettled(standing):
+        for line in unsettled(status):
             write(line)
 
 

@@ -1,6 +1,6 @@
 """`assetsync status`: print the state of the site from the ledger, once or repeatedly.
 
-The counts come from `status.standing`, the sentences from `status.sentences`. Neither the tree nor the service is
+The counts come from `status.site_status`, the sentences from `status.sentences`. Neither the tree nor the service is
 read.
 """
 
@@ -36,7 +36,7 @@ from assetsync.status.sentences import (
     verdict,
     waiting,
 )
-from assetsync.status.standing import Level, Standing, stand
+from assetsync.status.site_status import Level, SiteStatus, read_status
 from assetsync.text import moment, runnable
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def command(config: SiteConfig, *, as_json: bool, watch: bool) -> None:
 class _Look(NamedTuple):
     """The state of the site; `unseen` is the reason why it is unknown whether a process sends, None if it is known."""
 
-    standing: Standing
+    status: SiteStatus
     unseen: str | None
 
 
@@ -86,35 +86,35 @@ def _look(config: SiteConfig) -> _Look:
     # Reopen the ledger each time: without a writer SQLite opens it as immutable and would not see later changes.
     with closing(view_ledger(config.ledger, site=config.site)) as ledger:
         holder = holder_of(ledger.store.path)
-        return _Look(stand(config, ledger, time.time(), running=holder.sends), holder.unseen)
+        return _Look(read_status(config, ledger, time.time(), running=holder.sends), holder.unseen)
 
 
 def _object(look: _Look) -> dict[str, Any]:
-    return as_object(look.standing) | ({} if look.unseen is None else {"running": None})
+    return as_object(look.status) | ({} if look.unseen is None else {"running": None})
 
 
 def _lines(look: _Look) -> Iterator[str]:
-    standing = look.standing
-    yield f"{standing.site}: {verdict(standing)}"
-    yield counted(standing)
-    yield uploaded(standing)
-    longest = waiting(standing)
+    status = look.status
+    yield f"{status.site}: {verdict(status)}"
+    yield counted(status)
+    yield uploaded(status)
+    longest = waiting(status)
     if longest is not None:
         yield longest
-    yield scanned(standing)
-    yield from vanished(standing)
-    yield regular_work(standing)
-    paused = trouble(standing)
+    yield scanned(status)
+    yield from vanished(status)
+    yield regular_work(status)
+    paused = trouble(status)
     if paused is not None:
         yield paused
-    yield from no_room(standing)
-    yield from missing_folders(standing.missing_folders)
-    yield from orphan_sidecars(standing)
-    yield from unsettled(standing)
-    yield from leftovers(standing)
+    yield from no_room(status)
+    yield from missing_folders(status.missing_folders)
+    yield from orphan_sidecars(status)
+    yield from unsettled(status)
+    yield from leftovers(status)
     if look.unseen is not None:
         yield f"it is unknown whether a process sends for this site: {look.unseen}"
-    elif not standing.running:
+    elif not status.running:
         yield "no process sends for this site now: assetsync run, or assetsync reconcile"
 
 
@@ -131,7 +131,7 @@ def _painted(look: _Look, lines: Iterable[str]) -> Iterator[str]:
         if not number:
             site, _, text = line.partition(": ")
             words, colon, rest = text.partition(": ")
-            yield f"{site}: {coloured(words, _COLOURS[look.standing.level])}{colon}{rest}"
+            yield f"{site}: {coloured(words, _COLOURS[look.status.level])}{colon}{rest}"
         elif (mark := _MARK.match(line)) is not None:
             yield coloured(mark.group(), "red" if mark.group(1) else "yellow") + line[mark.end() :]
         else:
@@ -155,7 +155,7 @@ def _watch(config: SiteConfig, *, as_json: bool) -> None:
                 screen.console.size = _terminal_size()
                 screen.update(_fitted(look, screen.console.size), refresh=True)
             else:
-                write(f"{moment(look.standing.at)}")
+                write(f"{moment(look.status.at)}")
                 for line in _lines(look):
                     write(line)
                 write()
@@ -163,7 +163,7 @@ def _watch(config: SiteConfig, *, as_json: bool) -> None:
             time.sleep(_EVERY)
             look = _look(config)
     if screen is not None:
-        write(f"{look.standing.site}: {verdict(look.standing)}")
+        write(f"{look.status.site}: {verdict(look.status)}")
 
 
 def _screen() -> "Live":
@@ -185,7 +185,7 @@ def _fitted(look: _Look, size: "ConsoleDimensions") -> "Text":
     """Return the lines cut to the screen; if some do not fit below each other, a line says so."""
     from rich.text import Text  # noqa: PLC0415 - as above
 
-    lines = [*_lines(look), "", f"{moment(look.standing.at)}, again every {_EVERY:.0f} s; Ctrl-C ends it"]
+    lines = [*_lines(look), "", f"{moment(look.status.at)}, again every {_EVERY:.0f} s; Ctrl-C ends it"]
     if len(lines) > size.height:
         more = [*lines[: size.height - 2], "… and more: assetsync status without --watch", lines[-1]]
         lines = more if size.height > _NARROWEST else lines[: size.height]

@@ -35,7 +35,7 @@ from assetsync.status.board import Board
 from assetsync.status.metrics import Metrics
 from assetsync.status.sentences import verdict
 from assetsync.status.server import Server
-from assetsync.status.standing import Live
+from assetsync.status.site_status import Live
 from assetsync.sync.context import Heartbeat
 from assetsync.sync.runtime_state import RuntimeState
 
@@ -163,7 +163,7 @@ class Daemon:
 
         def look(reported: Collection[str]) -> list[Problem]:
             waiting = next((loop.ledger_trouble for loop in loops if loop.ledger_trouble is not None), None)
-            return current_problems(ledger, site.circuit_breaker.standing, waiting, reported, site.context.clock.now())
+            return current_problems(ledger, site.circuit_breaker.ongoing, waiting, reported, site.context.clock.now())
 
         def begin() -> Schedule:
             schedule = Schedule(self._config.schedule, work, self.clock, failed=self._failed)
@@ -247,7 +247,7 @@ class Daemon:
             self._guarded(lambda: self._note_refusal(ledger))
             if self.clock.steady() >= next_status:
                 next_status = self.clock.steady() + _STATUS_EVERY
-                self._guarded(lambda: self._notifier.status(verdict(board.standing(_STATUS_PATIENCE))))
+                self._guarded(lambda: self._notifier.status(verdict(board.status(_STATUS_PATIENCE))))
 
     def _handle_signals(self, signals: frozenset[int]) -> None:
         if signals & STOP:

@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 from assetsync.app import Site
-from assetsync.status.standing import Trust
+from assetsync.status.site_status import Trust
 from assetsync.sync.intake.watch_queue import WatchQueue
 from assetsync.tree.filesystem import network_mounts
 from assetsync.tree.watch import OVERFLOWED, Watcher, coverage, outermost, sysctl_fix

@@ -1,6 +1,6 @@
 """What regular work did: results of runs, what the last scan found, why the last run stopped, and uploads per hour.
 
-Each result is a fact of the ledger, as one JSON object. Conclusions are left to `status.standing`.
+Each result is a fact of the ledger, as one JSON object. Conclusions are left to `status.site_status`.
 """
 
 import json

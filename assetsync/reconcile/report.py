@@ -12,7 +12,7 @@ from assetsync.errors import RootElsewhere, RootMissing
 from assetsync.ledger.reports import Counts, Reports
 from assetsync.ledger.runs import Unsettled
 from assetsync.model import State
-from assetsync.status.standing import undecided_folders, what_is_out_of_sync
+from assetsync.status.site_status import undecided_folders, what_is_out_of_sync
 from assetsync.sync.context import Counted
 from assetsync.sync.intake.intake import Planned, ScanResult
 from assetsync.text import printable

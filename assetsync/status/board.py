@@ -18,7 +18,7 @@ from assetsync.model import Clock
 from assetsync.status.document import as_object
 from assetsync.status.metrics import CONTENT_TYPE, Metrics
 from assetsync.status.page import Page, policy
-from assetsync.status.standing import Level, Live, Standing, stand
+from assetsync.status.site_status import Level, Live, SiteStatus, read_status
 from assetsync.text import moment
 
 _FRESH_SECONDS = 1.0
@@ -71,11 +71,11 @@ class Board:
         self._live = live
         self._page = Page()
         self._lock = threading.Lock()
-        self._kept: Standing | None = None
+        self._kept: SiteStatus | None = None
         self._kept_until = 0.0
-        metrics.show(self.standing, live)
+        metrics.show(self.status, live)
 
-    def standing(self, patience: float = _PATIENCE) -> Standing:
+    def status(self, patience: float = _PATIENCE) -> SiteStatus:
         """Return the status of the site, cached for at least a second, and longer if the ledger is slow to read.
 
         If another thread reads it for longer than `patience` seconds, return the cached status, but only for a minute:
@@ -90,7 +90,7 @@ class Board:
             if self._kept is None or began >= self._kept_until:
                 # Read here, because other readers of the status should not pay for what only the page shows.
                 groups = tuple(self._ledger.reports.blocked_groups(_NAMED_OF_GROUP))
-                self._kept = replace(stand(self._config, self._ledger, self._clock.now()), blocked_groups=groups)
+                self._kept = replace(read_status(self._config, self._ledger, self._clock.now()), blocked_groups=groups)
                 ended = self._clock.steady()
                 self._kept_until = ended + max(_FRESH_SECONDS, _SPARING * (ended - began))
             return self._kept
@@ -104,13 +104,13 @@ class Board:
             "/status.json": self._as_json,
             "/metrics": lambda: Reply(200, CONTENT_TYPE, self._metrics.exposition()),
             "/healthz": self._health,
-            "/icon.svg": lambda: Reply(200, "image/svg+xml", _ICONS[self.standing().level].encode()),
+            "/icon.svg": lambda: Reply(200, "image/svg+xml", _ICONS[self.status().level].encode()),
             "/guide/": lambda: guide_page(guide.contents()),
             **{f"/guide/{topic}": partial(guide_page, page) for topic, page in guide.pages().items()},
         }
 
     def _as_page(self) -> Reply:
-        text = redact(self._page.render(self.standing(), self._live(), self._clock.now()))
+        text = redact(self._page.render(self.status(), self._live(), self._clock.now()))
         return Reply(200, "text/html; charset=utf-8", text.encode(), self._page.policy)
 
     def _as_json(self) -> Reply:
@@ -123,7 +123,7 @@ class Board:
             "next_runs": {job: moment(at) for job, at in live.next_runs.items()},
             "watch": asdict(live.trust) | {"canary_at": moment(live.trust.canary_at)},
         }
-        text = redact(json.dumps(as_object(self.standing()) | {"daemon": daemon}))
+        text = redact(json.dumps(as_object(self.status()) | {"daemon": daemon}))
         return Reply(200, "application/json", text.encode() + b"\n")
 
     def _health(self) -> Reply:

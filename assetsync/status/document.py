@@ -1,6 +1,6 @@
 """Write the status of a site as one JSON object, for `status --json` and `/status.json`.
 
-Reading the status is left to `standing`, its sentences to `sentences`.
+Reading the status is left to `site_status`, its sentences to `sentences`.
 """
 
 from dataclasses import asdict
@@ -13,36 +13,34 @@ from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import JOBS
 from assetsync.model import State
 from assetsync.status.sentences import next_step, verdict
-from assetsync.status.standing import Standing
+from assetsync.status.site_status import SiteStatus
 from assetsync.text import moment, printable, runnable
 
 
-def as_object(standing: Standing) -> dict[str, Any]:
+def as_object(status: SiteStatus) -> dict[str, Any]:
     """Return the object; times are RFC 3339 in UTC, ages are seconds, paths that are not UTF-8 are also in base64."""
-    counts = standing.counts
-    oldest, scan, pause, ended = standing.oldest, standing.last_scan, standing.paused, standing.ended_by
+    counts = status.counts
+    oldest, scan, pause, ended = status.oldest, status.last_scan, status.paused, status.ended_by
     return {
-        "site": standing.site,
-        "at": moment(standing.at),
-        "verdict": verdict(standing),
-        "level": str(standing.level),
-        "in_sync": standing.in_sync,
-        "running": standing.running,
+        "site": status.site,
+        "at": moment(status.at),
+        "verdict": verdict(status),
+        "level": str(status.level),
+        "in_sync": status.in_sync,
+        "running": status.running,
         "verified": counts.of(State.VERIFIED),
-        "pending": standing.pending,
-        "in_doubt": standing.in_doubt,
+        "pending": status.pending,
+        "in_doubt": status.in_doubt,
         "blocked": counts.of(State.BLOCKED),
-        "unsettled": standing.unsettled.count,
+        "unsettled": status.unsettled.count,
         "bytes_verified": counts.bytes_verified,
         "states": {str(state): counts.of(state) for state in State if counts.of(state)},
-        "folders": folders(standing),
+        "folders": folders(status),
         "oldest_waiting": None
         if oldest is None
-        else _file(oldest) | {"since": moment(oldest.queued_at), "seconds": round(standing.oldest_age, 3)},
-        "hours": [
-            {"start": moment(hour.start), "uploads": hour.uploads, "bytes": hour.bytes} for hour in standing.hours
-        ],
-        "brakes": [brake_object(brake) for brake in standing.brakes],
+        else _file(oldest) | {"since": moment(oldest.queued_at), "seconds": round(status.oldest_age, 3)},
+        "hours": [{"start": moment(hour.start), "uploads": hour.uploads, "bytes": hour.bytes} for hour in status.hours],
+        "brakes": [brake_object(brake) for brake in status.brakes],
         "paused": None
         if pause is None
         else {"since": moment(pause.since), "reason": pause.reason, "detail": pause.detail},
@@ -55,21 +53,21 @@ def as_object(standing: Standing) -> dict[str, Any]:
             "reason": ended.reason,
             "detail": ended.detail,
         },
-        "holds": [hold_object(folder, hold) for folder, hold in sorted(standing.holds.items())],
-        "blocked_files": [_file(row) | {"help": runnable(next_step(row))} for row in standing.blocked],
-        "doubts": [_file(row) | {"help": runnable("assetsync doubt list")} for row in standing.doubts],
-        "drift": [Finding.of(row, reason_of(row), row.drift).as_object() for row in standing.drifted],
-        "drift_count": standing.drift_count,
-        "index_stopped": standing.index_stopped,
-        "without_room": standing.without_room,
+        "holds": [hold_object(folder, hold) for folder, hold in sorted(status.holds.items())],
+        "blocked_files": [_file(row) | {"help": runnable(next_step(row))} for row in status.blocked],
+        "doubts": [_file(row) | {"help": runnable("assetsync doubt list")} for row in status.doubts],
+        "drift": [Finding.of(row, reason_of(row), row.drift).as_object() for row in status.drifted],
+        "drift_count": status.drift_count,
+        "index_stopped": status.index_stopped,
+        "without_room": status.without_room,
         "config_refused": None
-        if standing.refused is None
+        if status.refused is None
         else {
-            "at": moment(standing.refused.at),
-            "detail": standing.refused.mistake,
-            "mistake": standing.refused.mistake,
+            "at": moment(status.refused.at),
+            "detail": status.refused.mistake,
+            "mistake": status.refused.mistake,
         },
-        "sends_from": moment(standing.sends_from),
+        "sends_from": moment(status.sends_from),
         "last_scan": None
         if scan is None
         else {
@@ -79,28 +77,28 @@ def as_object(standing: Standing) -> dict[str, Any]:
             "missing": list(scan.missing),
             "stray_sidecars": scan.stray,
         },
-        "vanished": [asdict(each) | {"at": moment(each.at), "paths": each.names} for each in standing.vanished],
-        "scan_age_seconds": None if standing.scan_age is None else round(standing.scan_age, 3),
+        "vanished": [asdict(each) | {"at": moment(each.at), "paths": each.names} for each in status.vanished],
+        "scan_age_seconds": None if status.scan_age is None else round(status.scan_age, 3),
         "last_runs": {
             job: {"at": moment(run.at), "seconds": run.seconds}
             for job in JOBS
-            if (run := standing.last_runs.get(job)) is not None
+            if (run := status.last_runs.get(job)) is not None
         },
     }
 
 
-def folders(standing: Standing) -> list[dict[str, Any]]:
+def folders(status: SiteStatus) -> list[dict[str, Any]]:
     """Return the counts by folder of the service, with the paths mapped to each; a former folder has no paths."""
     paths: dict[str, list[str]] = {}
-    for mapping in standing.mappings:
+    for mapping in status.mappings:
         paths.setdefault(mapping.destfolderid, []).append(printable(mapping.path) or ".")
-    former = sorted(set(standing.counts.folders) - set(paths))
+    former = sorted(set(status.counts.folders) - set(paths))
     return [
         {
             "destfolderid": folder,
             "paths": paths.get(folder, []),
             "states": {
-                str(state): count for state in State if (count := standing.counts.folders.get(folder, {}).get(state, 0))
+                str(state): count for state in State if (count := status.counts.folders.get(folder, {}).get(state, 0))
             },
         }
         for folder in [*paths, *former]

@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 from assetsync.errors import LedgerError
 from assetsync.ledger.runs import JOBS
 from assetsync.model import Answer, Sent, State
-from assetsync.status.standing import Live, Standing
+from assetsync.status.site_status import Live, SiteStatus
 
 _AT_REST = (State.SUPERSEDED, State.GONE)
 _Values = Iterable[tuple[tuple[str, ...], float]]
@@ -30,55 +30,55 @@ _Values = Iterable[tuple[tuple[str, ...], float]]
 class Gauges(Collector):
     """The collector of the status and the live values; if the ledger cannot be read, of the live values only."""
 
-    def __init__(self, site: str, standing: Callable[[], Standing], live: Callable[[], Live]) -> None:
+    def __init__(self, site: str, status: Callable[[], SiteStatus], live: Callable[[], Live]) -> None:
         self._site = site
-        self._standing = standing
+        self._standing = status
         self._live = live
         self._process = ProcessCollector(registry=None)
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric family."""
         try:
-            standing = self._standing()
+            status = self._standing()
         except LedgerError:
-            standing = None
-        yield self._gauge("ledger_readable", "Whether the ledger could be read for this answer.", standing is not None)
-        if standing is not None:
-            yield from self._of_site(standing)
-            yield from self._of_work(standing)
+            status = None
+        yield self._gauge("ledger_readable", "Whether the ledger could be read for this answer.", status is not None)
+        if status is not None:
+            yield from self._of_site(status)
+            yield from self._of_work(status)
         yield from self._of_process(self._live())
         for family in self._process.collect():
             # Only this label tells the sites on one machine apart.
             family.samples = [s._replace(labels={"site": self._site, **s.labels}) for s in family.samples]
             yield family
 
-    def _of_site(self, standing: Standing) -> Iterator[Metric]:
-        counts = standing.counts
+    def _of_site(self, status: SiteStatus) -> Iterator[Metric]:
+        counts = status.counts
         states = [((str(state),), counts.of(state)) for state in State if state not in _AT_REST]
         yield self._labelled("files", "Files of the tree by state.", ["state"], states)
         yield self._gauge("verified_bytes", "Bytes of the verified files.", counts.bytes_verified)
-        yield self._gauge("in_sync", "Whether everything of the last, complete scan is verified.", standing.in_sync)
-        yield self._gauge("doubts_open", "Uploads whose arrival is unknown.", standing.in_doubt)
+        yield self._gauge("in_sync", "Whether everything of the last, complete scan is verified.", status.in_sync)
+        yield self._gauge("doubts_open", "Uploads whose arrival is unknown.", status.in_doubt)
         yield self._gauge(
-            "oldest_waiting_seconds", "Age of the oldest file that is not yet verified.", standing.oldest_age
+            "oldest_waiting_seconds", "Age of the oldest file that is not yet verified.", status.oldest_age
         )
-        yield self._gauge("metadata_drift", "Files whose metadata changed after the upload.", standing.drift_count)
-        vanished = sum(each.count for each in standing.vanished)
+        yield self._gauge("metadata_drift", "Files whose metadata changed after the upload.", status.drift_count)
+        vanished = sum(each.count for each in status.vanished)
         yield self._gauge("vanished_week", "Files that vanished from the tree in the last 7 days.", vanished)
-        yield self._gauge("brakes", "Brakes that wait for an operator.", len(standing.brakes))
-        yield self._gauge("ledger_full", "Whether the ledger's disk is full.", standing.without_room is not None)
-        yield self._gauge("folders_held", "Folders of the service with uploads on hold.", len(standing.holds))
+        yield self._gauge("brakes", "Brakes that wait for an operator.", len(status.brakes))
+        yield self._gauge("ledger_full", "Whether the ledger's disk is full.", status.without_room is not None)
+        yield self._gauge("folders_held", "Folders of the service with uploads on hold.", len(status.holds))
         yield self._gauge(
-            "index_stopped", "Whether calls of searchIndex have stopped.", standing.index_stopped is not None
+            "index_stopped", "Whether calls of searchIndex have stopped.", status.index_stopped is not None
         )
 
-    def _of_work(self, standing: Standing) -> Iterator[Metric]:
-        pause, scan = standing.paused, standing.last_scan
+    def _of_work(self, status: SiteStatus) -> Iterator[Metric]:
+        pause, scan = status.paused, status.last_scan
         yield self._gauge(
             "paused_seconds",
             "How long the service has kept sending paused; 0 if not paused.",
             # After the clock was set back, report 0.
-            max(0.0, standing.at - pause.since) if pause else 0.0,
+            max(0.0, status.at - pause.since) if pause else 0.0,
         )
         paused = [((pause.reason,), 1.0)] if pause else []
         yield self._labelled("paused", "Why sending is paused; absent if not paused.", ["reason"], paused)
@@ -87,12 +87,12 @@ class Gauges(Collector):
             yield self._gauge(
                 "last_scan_missing_folders",
                 "Mapped folders that the last scan did not find.",
-                len(standing.missing_folders),
+                len(status.missing_folders),
             )
             yield self._gauge(
                 "last_scan_unreadable", "Files and folders that the last scan could not read.", scan.unreadable
             )
-        runs = [((job,), run.at) for job, run in standing.last_runs.items()]
+        runs = [((job,), run.at) for job, run in status.last_runs.items()]
         yield self._labelled("job_last_success_timestamp_seconds", "When scheduled work last ended.", ["job"], runs)
 
     def _of_process(self, live: Live) -> Iterator[Metric]:
@@ -178,9 +178,9 @@ class Metrics:
         for job in JOBS:
             self._jobs.labels(site, job)
 
-    def show(self, standing: Callable[[], Standing], live: Callable[[], Live]) -> None:
+    def show(self, status: Callable[[], SiteStatus], live: Callable[[], Live]) -> None:
         """Export the status of the site and of the process too."""
-        self._registry.register(Gauges(self._site, standing, live))
+        self._registry.register(Gauges(self._site, status, live))
 
     def exposition(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""

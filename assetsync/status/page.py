@@ -1,4 +1,4 @@
-"""Render the status page from a `Standing` and the live values, by a template.
+"""Render the status page from a `SiteStatus` and the live values, by a template.
 
 The page is one document that contains its style and script; its policy allows only these, by their hashes. The template
 escapes every value. Texts from outside pass `printable` and `redact` first. Serving the page is left to `server`.
@@ -25,7 +25,7 @@ from assetsync.log import redact
 from assetsync.model import State
 from assetsync.status.document import folders
 from assetsync.status.sentences import is_command, next_step, quoted, step_for, steps_of_many, verdict, why_blocked
-from assetsync.status.standing import Live, Standing
+from assetsync.status.site_status import Live, SiteStatus
 from assetsync.text import amount, files, moment, printable, runnable, span
 
 _CODE = re.compile("`([^`]+)`")
@@ -135,9 +135,9 @@ class Page:
         self._template = _template((folder / "page.html").read_text("utf-8"))
         self.policy = f"{policy(style)}; script-src '{_hash(script)}'; connect-src 'self'"
 
-    def render(self, standing: Standing, live: Live, now: float) -> str:
+    def render(self, status: SiteStatus, live: Live, now: float) -> str:
         """Return the document; ages are counted up to `now`, in seconds since the epoch."""
-        return self._template.render(**self._parts, **_said(standing, live, now))
+        return self._template.render(**self._parts, **_said(status, live, now))
 
 
 def _template(text: str) -> Template:
@@ -157,19 +157,19 @@ def coded(text: str) -> Markup:
     return Markup().join(code.format(part) if odd % 2 else escape(part) for odd, part in enumerate(parts))
 
 
-def _said(standing: Standing, live: Live, now: float) -> dict[str, Any]:
+def _said(status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
     """Return the values that the template shows."""
-    counts, pause, scan, oldest = standing.counts, standing.paused, standing.last_scan, standing.oldest
+    counts, pause, scan, oldest = status.counts, status.paused, status.last_scan, status.oldest
     ago = partial(_ago, now)
 
     def tiles(states: tuple[tuple[State, str, str], ...]) -> list[dict[str, Any]]:
         return [{"state": s, "name": name, "means": means, "count": counts.of(s)} for s, name, means in states]
 
     return {
-        "site": standing.site,
-        "level": standing.level,
-        "verdict": _shown(verdict(standing)),
-        "at": ago(standing.at),
+        "site": status.site,
+        "level": status.level,
+        "verdict": _shown(verdict(status)),
+        "at": ago(status.at),
         "way": tiles(_WAY),
         "aside": tiles(_ASIDE),
         "unsettled": live.settling,
@@ -182,15 +182,15 @@ def _said(standing: Standing, live: Live, now: float) -> dict[str, Any]:
                 "release": released_by(brake.kind).capitalize(),
                 "help": f"assetsync resume {brake.id}",
             }
-            for brake in standing.brakes
+            for brake in status.brakes
         ],
-        "no_room": None if standing.without_room is None else _shown(standing.without_room),
+        "no_room": None if status.without_room is None else _shown(status.without_room),
         "paused": None if pause is None else {"detail": _shown(pause.detail), "at": ago(pause.since)},
         "key_refused": pause is not None and pause.reason == "key_refused",
         "refused": None
-        if standing.refused is None
-        else {"mistake": _shown(standing.refused.mistake), "at": ago(standing.refused.at)},
-        "holds": [(_shown(folder), _shown(hold.detail)) for folder, hold in sorted(standing.holds.items())],
+        if status.refused is None
+        else {"mistake": _shown(status.refused.mistake), "at": ago(status.refused.at)},
+        "holds": [(_shown(folder), _shown(hold.detail)) for folder, hold in sorted(status.holds.items())],
         "vanished": [
             {
                 "text": _shown(str(each)),
@@ -198,17 +198,17 @@ def _said(standing: Standing, live: Live, now: float) -> dict[str, Any]:
                 "more": each.count > len(each.names),
                 "at": ago(each.at),
             }
-            for each in standing.vanished[:-4:-1]
+            for each in status.vanished[:-4:-1]
         ],
-        "missing": [_shown(name) for name in standing.missing_folders],
-        "unreadable": None if standing.unreadable is None else _shown(standing.unreadable),
-        "undecided": [_shown(folder) for folder in standing.undecided],
-        "index_stopped": None if standing.index_stopped is None else _shown(standing.index_stopped),
-        "blocked": [_blocked(group) for group in standing.blocked_groups],
-        "doubts": [_named(row, row.detail or row.reason) for row in standing.doubts],
-        "more_doubts": max(0, standing.in_doubt - len(standing.doubts)),
-        "drift": [_named(row, row.drift) for row in standing.drifted],
-        "more_drift": max(0, standing.drift_count - len(standing.drifted)),
+        "missing": [_shown(name) for name in status.missing_folders],
+        "unreadable": None if status.unreadable is None else _shown(status.unreadable),
+        "undecided": [_shown(folder) for folder in status.undecided],
+        "index_stopped": None if status.index_stopped is None else _shown(status.index_stopped),
+        "blocked": [_blocked(group) for group in status.blocked_groups],
+        "doubts": [_named(row, row.detail or row.reason) for row in status.doubts],
+        "more_doubts": max(0, status.in_doubt - len(status.doubts)),
+        "drift": [_named(row, row.drift) for row in status.drifted],
+        "more_drift": max(0, status.drift_count - len(status.drifted)),
         "oldest": None
         if oldest is None
         else {
@@ -216,11 +216,11 @@ def _said(standing: Standing, live: Live, now: float) -> dict[str, Any]:
             "age": span(max(0.0, now - oldest.queued_at)),
             "state": oldest.state.words,
         },
-        "chart": draw(standing.hours),
-        "folders": folders(standing),
+        "chart": draw(status.hours),
+        "folders": folders(status),
         "states": [(s, _NAMES[s]) for s in State if counts.of(s)],
         "scan": None if scan is None else {"complete": scan.complete, "unreadable": scan.unreadable},
-        "jobs": [_job(job, standing, live, now) for job in JOBS],
+        "jobs": [_job(job, status, live, now) for job in JOBS],
         "trust": live.trust,
         "watching": _TOO_FEW if live.trust.mode == "inotify" and live.trust.polling else _WATCHING[live.trust.mode],
         "canary": ago(live.trust.canary_at),
@@ -233,8 +233,8 @@ def _ago(now: float, seconds: float | None) -> When:
     return When("not yet", None) if seconds is None else When(f"{span(now - seconds)} ago", moment(seconds))
 
 
-def _job(job: str, standing: Standing, live: Live, now: float) -> dict[str, Any]:
-    run, following = standing.last_runs.get(job), live.next_runs.get(job)
+def _job(job: str, status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
+    run, following = status.last_runs.get(job), live.next_runs.get(job)
     return {
         "name": job,
         "does": _WORK[job],

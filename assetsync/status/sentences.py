@@ -1,6 +1,6 @@
 """Describe the status of a site in sentences: the verdict, the remaining work with its causes, and the next steps.
 
-Reading the status is left to `standing`, printing to the commands and the page.
+Reading the status is left to `site_status`, printing to the commands and the page.
 """
 
 import re
@@ -11,7 +11,7 @@ from assetsync.core.brakes import released_by
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import Pause
 from assetsync.model import State
-from assetsync.status.standing import NAMED, Standing
+from assetsync.status.site_status import NAMED, SiteStatus
 from assetsync.text import amount, files, hour, moment, on_the_wall, plural, printable, span
 
 _BY_HAND = "`assetsync upload` it again, or `assetsync doubt resolve {path} --absent`"
@@ -54,65 +54,65 @@ _NO_ANSWER = "the service returns no usable answer"
 _WORK = (("verify", "read back"), ("index", "indexed"))
 
 
-def verdict(standing: Standing) -> str:
+def verdict(status: SiteStatus) -> str:
     """Return the status in one sentence, which shows whether an operator must act, and whether many files vanished."""
-    urgency, gone = _urgency(standing), standing.vanished_lately
+    urgency, gone = _urgency(status), status.vanished_lately
     if gone is None:
         return urgency
-    lately = f"{files(gone.count)} vanished, {hour(gone.at, standing.at)}"
+    lately = f"{files(gone.count)} vanished, {hour(gone.at, status.at)}"
     return f"{urgency} {lately}." if urgency.endswith(".") else f"{urgency}; {lately}"
 
 
-def _urgency(standing: Standing) -> str:
-    blocked, brakes = standing.counts.of(State.BLOCKED), len(standing.brakes)
+def _urgency(status: SiteStatus) -> str:
+    blocked, brakes = status.counts.of(State.BLOCKED), len(status.brakes)
     needs = [f"{blocked:,} blocked"] * bool(blocked)
     needs += [plural(brakes, "brake")] * bool(brakes)
-    needs += [not_there(standing.missing_folders)] * bool(standing.missing_folders)
-    needs += [f"{unread(standing)} unreadable"] * (standing.unreadable is not None)
-    needs += ["ledger disk full"] * (standing.without_room is not None)
-    needs += ["indexing stopped"] * (standing.index_stopped is not None)
-    opens = sent_from(standing)
+    needs += [not_there(status.missing_folders)] * bool(status.missing_folders)
+    needs += [f"{unread(status)} unreadable"] * (status.unreadable is not None)
+    needs += ["ledger disk full"] * (status.without_room is not None)
+    needs += ["indexing stopped"] * (status.index_stopped is not None)
+    opens = sent_from(status)
     waits = "" if opens is None else f", sent {opens}"
-    pending = standing.pending - standing.not_read_back
+    pending = status.pending - status.not_read_back
     going = [f"{pending:,} pending{waits}"] * bool(pending)
-    going += [f"{standing.in_doubt:,} in doubt"] * bool(standing.in_doubt)
-    going += [f"{plural(len(standing.undecided), 'folder')} to be audited"] * bool(standing.undecided)
-    lies = [f"{standing.not_read_back:,} stored, {NOT_READ_BACK}"] * bool(standing.not_read_back)
-    pause = standing.paused or standing.ended_by
+    going += [f"{status.in_doubt:,} in doubt"] * bool(status.in_doubt)
+    going += [f"{plural(len(status.undecided), 'folder')} to be audited"] * bool(status.undecided)
+    lies = [f"{status.not_read_back:,} stored, {NOT_READ_BACK}"] * bool(status.not_read_back)
+    pause = status.paused or status.ended_by
     if pause is not None and pause.reason == "key_refused":
-        needs.insert(0, _paused(standing, pause))
+        needs.insert(0, _paused(status, pause))
         pause = None
     rest = ", ".join([*going, *lies])
     if pause is not None:
-        paused = _paused(standing, pause)
+        paused = _paused(status, pause)
         rest = "; ".join(filter(None, (paused[0].upper() + paused[1:], rest)))
     if needs:
         return f"Action needed: {', '.join(needs)}." + (f" {rest}." if rest else "")
     if pause is not None:
         return f"{rest}."
-    if standing.in_sync:
-        return f"in sync{_as_of(standing)}: {files(standing.counts.of(State.VERIFIED))} verified"
+    if status.in_sync:
+        return f"in sync{_as_of(status)}: {files(status.counts.of(State.VERIFIED))} verified"
     if going:
-        return f"{'In progress' if standing.running else 'No process is running'}: {rest}."
+        return f"{'In progress' if status.running else 'No process is running'}: {rest}."
     return f"{rest}." if rest else "No complete scan yet."
 
 
-def _as_of(standing: Standing) -> str:
+def _as_of(status: SiteStatus) -> str:
     """Return the time of the last scan; return nothing while a process runs, which sees changes."""
-    scan = standing.last_scan
-    if standing.running or scan is None:
+    scan = status.last_scan
+    if status.running or scan is None:
         return ""
-    return f" at the last scan, {hour(scan.at, standing.at)} ({span(standing.at - scan.at)} ago)"
+    return f" at the last scan, {hour(scan.at, status.at)} ({span(status.at - scan.at)} ago)"
 
 
-def unread(standing: Standing) -> str:
+def unread(status: SiteStatus) -> str:
     """Return the number of files and folders that the last scan was not allowed to read, in words."""
-    return plural(0 if standing.last_scan is None else standing.last_scan.unread, "path")
+    return plural(0 if status.last_scan is None else status.last_scan.unread, "path")
 
 
-def sent_from(standing: Standing) -> str | None:
+def sent_from(status: SiteStatus) -> str | None:
     """Return when `upload.window` opens, in words; None if no file waits for it."""
-    opens = standing.sends_from
+    opens = status.sends_from
     return None if opens is None else f"from {moment(opens)} on (upload.window: {on_the_wall(opens)})"
 
 
@@ -121,11 +121,11 @@ def why_paused(pause: Pause) -> str:
     return _PAUSES.get(pause.reason, _NO_ANSWER)
 
 
-def _paused(standing: Standing, pause: Pause) -> str:
+def _paused(status: SiteStatus, pause: Pause) -> str:
     why = why_paused(pause)
-    if standing.paused is not None:
-        return f"paused for {span(standing.at - pause.since)} ({why})"
-    ago = span(standing.at - (pause.since if pause.ended is None else pause.ended))
+    if status.paused is not None:
+        return f"paused for {span(status.at - pause.since)} ({why})"
+    ago = span(status.at - (pause.since if pause.ended is None else pause.ended))
     return f"the last run ended {ago} ago ({why})"
 
 
@@ -141,34 +141,34 @@ def missing_folders(names: Iterable[str]) -> Iterator[str]:
         yield f"missing: the mapped folder `{name}` is not there: {helps}"
 
 
-def trouble(standing: Standing) -> str | None:
+def trouble(status: SiteStatus) -> str | None:
     """Return the pause of the running process, or the trouble that ended the last process; None if there is none."""
-    pause = standing.paused or standing.ended_by
+    pause = status.paused or status.ended_by
     if pause is None:
         return None
-    if standing.paused is not None:
+    if status.paused is not None:
         return f"paused since {moment(pause.since)}: {printable(pause.detail)}"
     ended = "" if pause.ended is None else f", given up {moment(pause.ended)}"
     return f"the service, since {moment(pause.since)}{ended}: {printable(pause.detail)}"
 
 
-def no_room(standing: Standing) -> Iterator[str]:
+def no_room(status: SiteStatus) -> Iterator[str]:
     """Yield a warning and the next step if the disk of the ledger is full."""
-    if standing.without_room is not None:
-        yield f"ledger: {standing.without_room}: no upload starts without a record"
+    if status.without_room is not None:
+        yield f"ledger: {status.without_room}: no upload starts without a record"
         yield "    free space; nothing is lost, and sending resumes by itself"
 
 
-def regular_work(standing: Standing) -> str:
+def regular_work(status: SiteStatus) -> str:
     """Return when files were last read back and last indexed."""
-    runs = standing.last_runs
+    runs = status.last_runs
     said = [f"{name}: {moment(runs[job].at) if job in runs else 'not yet'}" for job, name in _WORK]
     return "last " + "; last ".join(said)
 
 
-def unsettled(standing: Standing) -> Iterator[str]:
+def unsettled(status: SiteStatus) -> Iterator[str]:
     """Yield the number of files that are not settled, if there are any."""
-    found = standing.unsettled
+    found = status.unsettled
     if found.count or found.overflowed:
         more = " and more" if found.overflowed else ""
         yield f"not settled yet: {files(found.count)}{more}, sent once unchanged for watch.settle"
@@ -201,9 +201,9 @@ def why_blocked(row: FileRow) -> str:
     return printable(row.detail or row.reason or "for no known reason")
 
 
-def scanned(standing: Standing) -> str:
+def scanned(status: SiteStatus) -> str:
     """Return when the tree was last scanned, whether the scan was complete, and how many paths it could not read."""
-    scan = standing.last_scan
+    scan = status.last_scan
     if scan is None:
         return "last scan: none recorded"
     moved = scan.unreadable - scan.unread
@@ -212,102 +212,102 @@ def scanned(standing: Standing) -> str:
     return f"last scan: {moment(scan.at)}{', complete' if scan.complete else ', not complete'}{said}"
 
 
-def orphan_sidecars(standing: Standing) -> Iterator[str]:
+def orphan_sidecars(status: SiteStatus) -> Iterator[str]:
     """Yield a line about orphan sidecars, if there are any."""
-    scan = standing.last_scan
+    scan = status.last_scan
     if scan is not None and scan.stray:
         others = f" and {scan.stray - 1:,} more" if scan.stray > 1 else ""
         yield f"sidecars without a matching file: {scan.first_stray}{others}: assetsync check lists them"
 
 
-def vanished(standing: Standing) -> Iterator[str]:
+def vanished(status: SiteStatus) -> Iterator[str]:
     """Yield the files that vanished from the tree in the last week: how many, when, where, and the first of them."""
-    if standing.vanished:
-        total = sum(each.count for each in standing.vanished)
+    if status.vanished:
+        total = sum(each.count for each in status.vanished)
         yield f"vanished in the last 7 days: {files(total)}; assetsync orphans --all lists their assets"
-        newest = standing.vanished[-1]
-        for each in standing.vanished[: -_EACH - 1 : -1]:
+        newest = status.vanished[-1]
+        for each in status.vanished[: -_EACH - 1 : -1]:
             yield f"    {moment(each.at)}: {each}"
             if each is newest:
                 yield from (f"        {name}" for name in each.names)
                 yield from ["        …"] * (each.count > len(each.names))
 
 
-def counted(standing: Standing) -> str:
+def counted(status: SiteStatus) -> str:
     """Return the number of files in each state."""
-    counts = standing.counts
+    counts = status.counts
     shown = ", ".join(f"{counts.of(state):,} {state.words}" for state in State if counts.of(state))
     return f"files: {shown or 'none known'}; {amount(counts.bytes_verified)} verified"
 
 
-def uploaded(standing: Standing) -> str:
+def uploaded(status: SiteStatus) -> str:
     """Return the files and bytes uploaded in the last 24 hours."""
-    done, size = sum(hour.uploads for hour in standing.hours), sum(hour.bytes for hour in standing.hours)
+    done, size = sum(hour.uploads for hour in status.hours), sum(hour.bytes for hour in status.hours)
     return f"last 24 hours: {files(done)} uploaded, {amount(size)}"
 
 
-def waiting(standing: Standing) -> str | None:
+def waiting(status: SiteStatus) -> str | None:
     """Return the file that has waited longest to be verified; None if no file waits."""
-    row = standing.oldest
+    row = status.oldest
     if row is None:
         return None
     state = row.state.words
     why = f": {printable(row.detail)}" if row.state is State.QUEUED and row.detail else ""
-    return f"waiting longest: {printable(row.path)}, known for {span(standing.oldest_age)}, {state}{why}"
+    return f"waiting longest: {printable(row.path)}, known for {span(status.oldest_age)}, {state}{why}"
 
 
-def leftovers(standing: Standing) -> Iterator[str]:
+def leftovers(status: SiteStatus) -> Iterator[str]:
     """Yield a line for each thing that keeps the site from being in sync, with its next step."""
-    for brake in standing.brakes:
+    for brake in status.brakes:
         yield f"brake {brake.id}: {printable(brake.detail)}"
         since = moment(brake.pulled_at)
         yield f"    since {since}; {released_by(brake.kind)}: assetsync resume {brake.id}"
-    if standing.undecided and not any(brake.kind == "missing" for brake in standing.brakes):
-        named = ", ".join(map(printable, standing.undecided))
+    if status.undecided and not any(brake.kind == "missing" for brake in status.brakes):
+        named = ", ".join(map(printable, status.undecided))
         yield f"audit pending: many assets are missing in folder {named} of the service, and its brake was released"
         yield "    the daemon or the next assetsync reconcile audits it; at once: assetsync audit"
-    for folder, hold in standing.holds.items():
+    for folder, hold in status.holds.items():
         yield f"held: folder {printable(folder)}: {printable(hold.detail)}"
-    yield from _blocked(standing)
-    more = standing.counts.of(State.BLOCKED) - NAMED
+    yield from _blocked(status)
+    more = status.counts.of(State.BLOCKED) - NAMED
     if more > 0:
         yield f"and {more:,} more blocked: assetsync files --state blocked"
-    if standing.unreadable is not None:
-        yield f"unreadable: {standing.unreadable}: nothing in it is sent, and nothing in it counts as deleted"
+    if status.unreadable is not None:
+        yield f"unreadable: {status.unreadable}: nothing in it is sent, and nothing in it counts as deleted"
         yield "    give assetsync's user read permission: assetsync check, run as that user, names all"
-    if standing.in_doubt:
-        yield (f"in doubt: {standing.in_doubt:,}, assetsync looks each up until it is decided: assetsync doubt list")
-    if standing.not_read_back:
-        yield f"stored: {standing.not_read_back:,}, {NOT_READ_BACK}"
+    if status.in_doubt:
+        yield (f"in doubt: {status.in_doubt:,}, assetsync looks each up until it is decided: assetsync doubt list")
+    if status.not_read_back:
+        yield f"stored: {status.not_read_back:,}, {NOT_READ_BACK}"
         yield "    switch one of them on; as it is, only assetsync reconcile reads back"
-    yield from _drifted(standing)
-    if standing.refused is not None:
-        at, mistake = moment(standing.refused.at), printable(standing.refused.mistake)
+    yield from _drifted(status)
+    if status.refused is not None:
+        at, mistake = moment(status.refused.at), printable(status.refused.mistake)
         yield f"configuration rejected at {at}; the old one stays active: {mistake}"
         yield "    correct it, then reload (systemctl reload, or SIGHUP)"
-    if standing.index_stopped is not None:
-        yield f"indexing stopped: {printable(standing.index_stopped)}"
+    if status.index_stopped is not None:
+        yield f"indexing stopped: {printable(status.index_stopped)}"
 
 
-def _drifted(standing: Standing) -> Iterator[str]:
+def _drifted(status: SiteStatus) -> Iterator[str]:
     """Yield a line for each file with metadata drift, with the next step."""
-    for row in standing.drifted:
+    for row in status.drifted:
         yield f"metadata drift: {printable(row.path)}: {printable(row.drift or '')}"
-    more = standing.drift_count - len(standing.drifted)
+    more = status.drift_count - len(status.drifted)
     if more > 0:
         yield f"and {more:,} more with metadata drift"
-    if standing.drifted:
+    if status.drifted:
         yield "    assetsync drift list shows what to set in the service; then assetsync drift settle"
 
 
-def _blocked(standing: Standing) -> Iterator[str]:
+def _blocked(status: SiteStatus) -> Iterator[str]:
     """Yield the blocked files with their next steps; many of one folder with the same reason share one line."""
-    groups = [(row.path.rpartition(b"/")[0] or b".", row.reason or "blocked") for row in standing.blocked]
+    groups = [(row.path.rpartition(b"/")[0] or b".", row.reason or "blocked") for row in status.blocked]
     counts = Counter(groups)
     # Blocked files beyond NAMED may belong to the same group.
-    least = "at least " * (standing.counts.of(State.BLOCKED) > len(groups))
+    least = "at least " * (status.counts.of(State.BLOCKED) > len(groups))
     told = set()
-    for row, group in zip(standing.blocked, groups, strict=True):
+    for row, group in zip(status.blocked, groups, strict=True):
         if counts[group] <= _EACH:
             yield f"blocked: {printable(row.path)}: {why_blocked(row)}"
             yield f"    {next_step(row)}"

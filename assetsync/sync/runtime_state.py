@@ -64,7 +64,7 @@ class RuntimeState:
         self._note_unsettled(at_once=True)
 
     def _note_pause(self) -> None:
-        pause = self._circuit_breaker.standing
+        pause = self._circuit_breaker.ongoing
         found = None if pause is None else (pause.since, pause.reason)
         if self._inherits and found is None and self._runs.pause() is None:
             self._inherits = False
@@ -75,7 +75,7 @@ class RuntimeState:
         self._inherits = False
 
     def _pause(self, ended: float | None = None) -> Pause | None:
-        pause = self._circuit_breaker.standing
+        pause = self._circuit_breaker.ongoing
         if pause is None:
             return None
         since = self._clock.now() - (self._clock.steady() - pause.since)

@@ -11,7 +11,7 @@ import pytest
 from assetsync.daemon.work import Work
 from assetsync.errors import LedgerError
 from assetsync.ledger.folders import Hold
-from assetsync.status.standing import stand
+from assetsync.status.site_status import read_status
 
 YEAR_3000 = 32_503_680_000.0
 """A time of change that tells nothing: such a file rests when two looks agree."""
@@ -239,7 +239,7 @@ def test_file_stays_pending_until_queued(make_world, clock, monkeypatch):
 
     def look_first(versions, now, **said) -> int:
         world.site.runtime_state.note()
-        seen.append(stand(world.config(), world.ledger, clock.now()).in_sync)
+        seen.append(read_status(world.config(), world.ledger, clock.now()).in_sync)
         return enqueue(versions, now, **said)
 
     monkeypatch.setattr(world.ledger.versions, "enqueue", look_first)

@@ -12,9 +12,7 @@ from assetsync.notify.notifications import current_problems
 @pytest.fixture
 def look(world):
     def at_once(reported=(), *, waiting=None):
-        found = current_problems(
-            world.ledger, world.site.circuit_breaker.standing, waiting, reported, world.clock.now()
-        )
+        found = current_problems(world.ledger, world.site.circuit_breaker.ongoing, waiting, reported, world.clock.now())
         return {problem.kind: problem for problem in found}
 
     return at_once

@@ -10,7 +10,7 @@ from assetsync.config.values import Listen
 from assetsync.status.board import Board
 from assetsync.status.metrics import Metrics
 from assetsync.status.server import Server
-from assetsync.status.standing import Live, Trust, stand
+from assetsync.status.site_status import Live, Trust, read_status
 
 TRUST = Trust("inotify", watched=3, folders=2, limit=8192, overflows=1, canary_at=1_700_000_000.0)
 
@@ -49,8 +49,8 @@ class Shown:
     def page(self) -> str:
         return self.get("/").body.decode()
 
-    def standing(self):
-        return stand(self.world.config(), self.world.ledger, self.world.clock.now())
+    def status(self):
+        return read_status(self.world.config(), self.world.ledger, self.world.clock.now())
 
 
 @pytest.fixture

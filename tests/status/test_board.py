@@ -14,7 +14,7 @@ import assetsync.log as log_module
 from assetsync.errors import LedgerError
 from assetsync.log import register_secret
 from assetsync.model import State
-from assetsync.status.standing import Trust
+from assetsync.status.site_status import Trust
 
 HOSTILE = [
     b"<script>alert(1)</script>.jpg",
@@ -93,7 +93,7 @@ def test_json_extends_the_status_command(shown):
     daemon = said.pop("daemon")
     from assetsync.status.document import as_object
 
-    assert said.keys() == as_object(shown.standing()).keys()
+    assert said.keys() == as_object(shown.status()).keys()
     assert (daemon["version"], daemon["late"], daemon["next_runs"]) == (
         "9.8.7",
         [],
@@ -187,12 +187,12 @@ def test_blocked_files_are_grouped_by_reason(shown):
 
 def test_only_the_board_reads_blocked_groups(shown):
     block(shown.world, "a", "missing")
-    assert shown.standing().blocked_groups == ()
-    assert [group.reason for group in shown.board.standing().blocked_groups] == ["missing"]
+    assert shown.status().blocked_groups == ()
+    assert [group.reason for group in shown.board.status().blocked_groups] == ["missing"]
 
 
 def test_page_shows_full_disk_remedy(shown, monkeypatch):
-    monkeypatch.setattr("assetsync.status.standing.without_room", lambda _path: "the disk of /var has 9.0 KB left")
+    monkeypatch.setattr("assetsync.status.site_status.without_room", lambda _path: "the disk of /var has 9.0 KB left")
     said = re.sub(r"\s+", " ", text_of(shown.page()))
     assert "No room the disk of /var has 9.0 KB left" in said
     assert "Free space" in said
@@ -261,35 +261,35 @@ def test_answers_omit_a_key_from_the_ledger(shown, monkeypatch):
 
 def test_slow_ledger_read_shows_last_reading(shown):
     world, board = shown.world, shown.board
-    before = board.standing()
+    before = board.status()
     world.write("new")
     world.scan()
     board._kept_until = world.clock.steady()
     with board._lock:
         found = []
-        asks = threading.Thread(target=lambda: found.append(board.standing(0.05)))
+        asks = threading.Thread(target=lambda: found.append(board.status(0.05)))
         asks.start()
         asks.join(10)
         assert found == [before]
-    assert board.standing().counts.of(State.QUEUED) == 1
+    assert board.status().counts.of(State.QUEUED) == 1
 
 
 def test_very_slow_ledger_read_hides_old_data(shown):
-    shown.board.standing()
+    shown.board.status()
     shown.world.clock.advance(120)
     with shown.board._lock:
         with pytest.raises(LedgerError, match="answers slowly"):
-            shown.board.standing(0.01)
+            shown.board.status(0.01)
         assert 'assetsync_ledger_readable{site="test"} 0.0' in shown.metrics.exposition().decode()
 
 
 def test_missing_reading_is_reported(shown):
     with shown.board._lock, pytest.raises(LedgerError, match="answers slowly"):
-        shown.board.standing(0.01)
+        shown.board.status(0.01)
 
 
 def test_counts_are_shared_between_readers(shown):
-    first = shown.board.standing()
+    first = shown.board.status()
     shown.world.write("new")
     shown.world.scan()
-    assert shown.board.standing() is first
+    assert shown.board.status() is first

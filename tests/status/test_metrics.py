@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from assetsync.errors import LedgerError
 from assetsync.status.metrics import Metrics
-from assetsync.status.standing import Live
+from assetsync.status.site_status import Live
 from assetsync.sync.requests import take_requests
 
 
@@ -145,7 +145,7 @@ def test_unreadable_ledger_keeps_its_metrics():
     def broken():
         raise LedgerError("its disk is gone")
 
-    from assetsync.status.standing import Trust
+    from assetsync.status.site_status import Trust
 
     metrics.show(broken, lambda: Live("1", 0.0, Trust("off")))
     text = metrics.exposition().decode()

@@ -4,7 +4,7 @@ import pytest
 
 from assetsync.errors import RootElsewhere, RootMissing
 from assetsync.ledger.runs import Unsettled
-from assetsync.status.standing import stand
+from assetsync.status.site_status import read_status
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_unscanned_root_is_not_in_sync(world, what):
     world.write("a")
     world.scan_and_send()
     world.live(200)
-    assert stand(world.config(), world.ledger, world.clock.now()).in_sync
+    assert read_status(world.config(), world.ledger, world.clock.now()).in_sync
     if what == "missing":
         world.root.rename(world.base / "away")
     else:
@@ -129,7 +129,7 @@ def test_unscanned_root_is_not_in_sync(world, what):
     if what == "missing":
         world.site.root_identity.missing(str(caught.value))
     world.ledger.resume(None, world.clock.now())
-    assert not stand(world.config(), world.ledger, world.clock.now()).in_sync
+    assert not read_status(world.config(), world.ledger, world.clock.now()).in_sync
 
 
 def test_pause_is_recorded_once_with_its_end(world):

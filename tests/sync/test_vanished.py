@@ -11,7 +11,7 @@ from assetsync.notify.notifications import current_problems
 from assetsync.reconcile.report import dry_run
 from assetsync.status.document import as_object
 from assetsync.status.sentences import vanished, verdict
-from assetsync.status.standing import stand
+from assetsync.status.site_status import read_status
 
 DAY = 24 * 3600
 
@@ -32,25 +32,25 @@ def remove(world, folder, count):
         (world.root / folder / f"{number:02}").unlink()
 
 
-def standing(world):
-    return stand(world.site.config, world.ledger, world.clock.now(), running=True)
+def status(world):
+    return read_status(world.site.config, world.ledger, world.clock.now(), running=True)
 
 
 def test_no_scan_is_reported_that_missed_nothing(filled):
     assert filled.scan().vanished == 0
-    assert list(vanished(standing(filled))) == []
-    assert "vanished" not in verdict(standing(filled))
+    assert list(vanished(status(filled))) == []
+    assert "vanished" not in verdict(status(filled))
 
 
 def test_vanished_files_are_named_by_folder(filled):
     remove(filled, "F1", 7)
     remove(filled, "F2", 3)
     assert filled.scan().vanished == 10
-    first, second, *names = vanished(standing(filled))
+    first, second, *names = vanished(status(filled))
     assert first == "vanished in the last 7 days: 10 files; assetsync orphans --all lists their assets"
     assert second.endswith("10 of 30 files: 7 from F1, 3 from F2")
     assert [name.strip() for name in names] == ["F1/00", "F1/01", "F1/02", "F1/03", "F1/04", "…"]
-    (event,) = as_object(standing(filled))["vanished"]
+    (event,) = as_object(status(filled))["vanished"]
     assert (event["count"], event["known"], event["folders"]) == (10, 30, {"F1": 7, "F2": 3})
     assert len(event["names"]) == 5
 
@@ -58,16 +58,16 @@ def test_vanished_files_are_named_by_folder(filled):
 def test_verdict_with_vanished_files_is_punctuated(filled):
     remove(filled, "F1", 10)
     filled.scan()
-    assert re.fullmatch(r"In progress: 20 pending\. 10 files vanished, [^.;]+ UTC\.", verdict(standing(filled)))
+    assert re.fullmatch(r"In progress: 20 pending\. 10 files vanished, [^.;]+ UTC\.", verdict(status(filled)))
     filled.live(600)
-    assert re.fullmatch(r"in sync: 20 files verified; 10 files vanished, [^.;]+ UTC", verdict(standing(filled)))
+    assert re.fullmatch(r"in sync: 20 files verified; 10 files vanished, [^.;]+ UTC", verdict(status(filled)))
 
 
 def test_few_vanished_files_stay_out_of_the_verdict(filled):
     remove(filled, "F1", 9)
     assert filled.scan().vanished == 9
-    assert "vanished" not in verdict(standing(filled))
-    assert next(vanished(standing(filled))).startswith("vanished in the last 7 days: 9 files;")
+    assert "vanished" not in verdict(status(filled))
+    assert next(vanished(status(filled))).startswith("vanished in the last 7 days: 9 files;")
 
 
 @pytest.mark.parametrize("keeps_inode", [True, False])
@@ -126,7 +126,7 @@ def test_dry_run_counts_vanished_files(filled):
     remove(filled, "F1", 4)
     (filled.root / "F1/05").rename(filled.root / "F1/renamed")
     assert dry_run(filled.site).vanished == 4
-    assert list(vanished(standing(filled))) == []
+    assert list(vanished(status(filled))) == []
     assert "vanished" in KEYS
 
 
@@ -149,6 +149,6 @@ def test_report_is_kept_for_a_week(filled):
     filled.clock.advance(6 * DAY)
     (filled.root / "F2/00").unlink()
     filled.scan()
-    assert [each.count for each in standing(filled).vanished] == [1, 1]
+    assert [each.count for each in status(filled).vanished] == [1, 1]
     filled.clock.advance(2 * DAY)
-    assert [each.names for each in standing(filled).vanished] == [("F2/00",)]
+    assert [each.names for each in status(filled).vanished] == [("F2/00",)]

@@ -154,7 +154,7 @@ class CircuitBreaker:
         return self._pause
 
     @property
-    def standing(self) -> Pause | None:
+    def ongoing(self) -> Pause | None:
         """The pause that is not known to be over: also while the trial POST after a health check is in flight."""
         # A POST that began long after the health check is no trial: a failure of it is a new trouble.
         on_trial = self._half_open and self._inside and not self._is_past(self._entered)

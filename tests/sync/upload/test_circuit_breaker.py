@@ -122,13 +122,13 @@ def test_hung_trial_post_is_the_same_trouble(circuit_breaker, clock, hangs):
         waits.append(circuit_breaker.pause.next_check - clock.steady())
         clock.advance(waits[-1])
         circuit_breaker.health_check_answered()
-        assert circuit_breaker.standing is None
+        assert circuit_breaker.ongoing is None
         assert circuit_breaker.enter()
         clock.advance(hangs)
-        assert (circuit_breaker.pause, circuit_breaker.standing.since) == (None, since)
+        assert (circuit_breaker.pause, circuit_breaker.ongoing.since) == (None, since)
         assert circuit_breaker.trouble("unreachable", "no answer") is False
         circuit_breaker.leave()
-        assert circuit_breaker.standing == circuit_breaker.pause
+        assert circuit_breaker.ongoing == circuit_breaker.pause
     assert waits == [0, 0.5, 1, 2, 4, 8]
 
 
@@ -137,4 +137,4 @@ def test_successful_trial_post_clears_trouble(circuit_breaker):
     circuit_breaker.health_check_answered()
     circuit_breaker.enter()
     circuit_breaker.post_answered()
-    assert circuit_breaker.standing is None
+    assert circuit_breaker.ongoing is None

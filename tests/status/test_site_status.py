@@ -12,7 +12,7 @@ from assetsync.ledger.runs import LastScan, Pause, Run, Unsettled
 from assetsync.model import State
 from assetsync.status.document import as_object
 from assetsync.status.sentences import is_command, leftovers, next_step, no_room, scanned, verdict, waiting
-from assetsync.status.standing import Level, stand
+from assetsync.status.site_status import Level, read_status
 
 ELSEWHERE = "the service has a new address and shows none of the known assets"
 
@@ -105,9 +105,9 @@ def braked(world):
 def test_verdict_is_one_sentence_and_one_level(shown, happened, level, sentence):
     for step in happened:
         step(shown.world)
-    standing = shown.standing()
-    assert (standing.level, verdict(standing)) == (level, sentence)
-    assert as_object(standing)["verdict"] == sentence
+    status = shown.status()
+    assert (status.level, verdict(status)) == (level, sentence)
+    assert as_object(status)["verdict"] == sentence
 
 
 @pytest.mark.parametrize(
@@ -123,35 +123,35 @@ def test_idle_site_is_in_sync_since_last_scan(shown, age, said):
     verified(shown.world)
     scan = datetime(2026, 11, 20 if age > 86400 else 23, 23, 45, tzinfo=UTC).timestamp()
     shown.world.ledger.runs.scanned(LastScan(scan, complete=True, unreadable=0), 0.1)
-    standing = replace(shown.standing(), at=scan + age, running=False)
-    assert verdict(standing) == f"in sync at the last scan, {said}: 1 file verified"
-    assert verdict(replace(standing, running=True)) == "in sync: 1 file verified"
-    assert (as_object(standing)["in_sync"], as_object(standing)["scan_age_seconds"]) == (True, max(0, age))
+    status = replace(shown.status(), at=scan + age, running=False)
+    assert verdict(status) == f"in sync at the last scan, {said}: 1 file verified"
+    assert verdict(replace(status, running=True)) == "in sync: 1 file verified"
+    assert (as_object(status)["in_sync"], as_object(status)["scan_age_seconds"]) == (True, max(0, age))
 
 
 def test_file_moved_in_scan_is_not_unreadable(shown):
     unreadable(shown.world)
     runs = shown.world.ledger.runs
     runs.scanned(runs.last_scan()._replace(unreadable=5, moved=4), 0.1)
-    standing = shown.standing()
-    assert verdict(standing) == "Action needed: 1 path unreadable."
-    assert scanned(standing).endswith(
+    status = shown.status()
+    assert verdict(status) == "Action needed: 1 path unreadable."
+    assert scanned(status).endswith(
         ", not complete, 4 moved or replaced meanwhile, 1 unreadable: assetsync check lists them"
     )
-    assert as_object(standing)["last_scan"]["unreadable"] == 5
+    assert as_object(status)["last_scan"]["unreadable"] == 5
 
 
 def test_unscheduled_readback_is_not_pending(shown):
     world = shown.world
     world.write("s")
     world.scan_and_send()
-    assert (world.row("s").state, verdict(shown.standing())) == (State.STORED, "In progress: 1 pending.")
-    standing = replace(shown.standing(), reads_back=False)
-    assert verdict(standing) == "1 stored, not read back: schedule.verify and schedule.index are off."
-    assert (standing.pending, standing.in_sync, standing.level) == (1, False, Level.UNDER_WAY)
-    assert "stored: 1, not read back: schedule.verify and schedule.index are off" in list(leftovers(standing))
+    assert (world.row("s").state, verdict(shown.status())) == (State.STORED, "In progress: 1 pending.")
+    status = replace(shown.status(), reads_back=False)
+    assert verdict(status) == "1 stored, not read back: schedule.verify and schedule.index are off."
+    assert (status.pending, status.in_sync, status.level) == (1, False, Level.UNDER_WAY)
+    assert "stored: 1, not read back: schedule.verify and schedule.index are off" in list(leftovers(status))
     queued(world)
-    assert verdict(replace(shown.standing(), reads_back=False)).startswith(
+    assert verdict(replace(shown.status(), reads_back=False)).startswith(
         "In progress: 1 pending, 1 stored, not read back"
     )
 
@@ -160,10 +160,8 @@ def test_abandoned_run_ranks_below_manual(shown):
     world = shown.world
     blocked(world)
     queued(world)
-    standing = replace(
-        shown.standing(), ended_by=Pause(1, 0.0, "unreachable", "x", world.clock.now() - 300), paused=None
-    )
-    assert verdict(standing) == (
+    status = replace(shown.status(), ended_by=Pause(1, 0.0, "unreachable", "x", world.clock.now() - 300), paused=None)
+    assert verdict(status) == (
         "Action needed: 1 blocked. The last run ended 5 min ago (the service cannot be reached); 1 pending."
     )
 
@@ -171,17 +169,17 @@ def test_abandoned_run_ranks_below_manual(shown):
 def test_deleted_index_allows_no_idle_verdict(shown):
     verified(shown.world)
     shown.world.ledger.set_fact("index_stopped", "after searchIndex 5 of 5 were gone")
-    standing = shown.standing()
-    assert (standing.level, standing.in_sync) == (Level.NEEDS_YOU, True)
-    assert verdict(standing) == "Action needed: indexing stopped."
+    status = shown.status()
+    assert (status.level, status.in_sync) == (Level.NEEDS_YOU, True)
+    assert verdict(status) == "Action needed: indexing stopped."
 
 
 def test_full_disk_allows_no_idle_verdict(shown):
     verified(shown.world)
-    standing = replace(shown.standing(), without_room="the disk of /var/lib/assetsync has 12 KB left")
-    assert (standing.level, standing.in_sync) == (Level.NEEDS_YOU, False)
-    assert verdict(standing) == "Action needed: ledger disk full."
-    assert [line.split(":")[0].strip() for line in no_room(standing)] == [
+    status = replace(shown.status(), without_room="the disk of /var/lib/assetsync has 12 KB left")
+    assert (status.level, status.in_sync) == (Level.NEEDS_YOU, False)
+    assert verdict(status) == "Action needed: ledger disk full."
+    assert [line.split(":")[0].strip() for line in no_room(status)] == [
         "ledger",
         "free space; nothing is lost, and sending resumes by itself",
     ]
@@ -195,12 +193,12 @@ def test_first_queued_version_waits_longest(shown):
     world.write("later", b"22")
     world.scan()
     world.clock.advance(50)
-    standing = shown.standing()
-    assert standing.oldest.path == b"first"
-    assert standing.oldest_age == pytest.approx(150)
-    assert waiting(standing) == "waiting longest: first, known for 2 min, queued"
+    status = shown.status()
+    assert status.oldest.path == b"first"
+    assert status.oldest_age == pytest.approx(150)
+    assert waiting(status) == "waiting longest: first, known for 2 min, queued"
     world.ledger.queue.hold(world.row("first").id, "different", "", world.clock.now())
-    assert shown.standing().oldest.path == b"later"
+    assert shown.status().oldest.path == b"later"
 
 
 def test_hourly_upload_count_excludes_copies(shown):
@@ -211,7 +209,7 @@ def test_hourly_upload_count_excludes_copies(shown):
     world.scan_and_send()
     world.live(300)
     # The look-ups may take it over a full hour.
-    hours = shown.standing().hours
+    hours = shown.status().hours
     sent = [row for row in world.ledger.reports.files() if row.state is State.VERIFIED]
     assert [(hour.uploads, hour.bytes) for hour in hours if hour.uploads] == [(1, sent[0].size)]
     assert len(hours) == 24
@@ -224,7 +222,7 @@ def test_counts_include_former_folders(make_world):
         world.write(path, path.encode())
     world.scan()
     world.restart(folders=folders[:1])
-    found = as_object(stand(world.config(), world.ledger, world.clock.now()))["folders"]
+    found = as_object(read_status(world.config(), world.ledger, world.clock.now()))["folders"]
     assert [(f["paths"], f["destfolderid"], f["states"]) for f in found] == [
         (["a"], "F1", {"queued": 3}),
         ([], "F2", {"queued": 1}),
@@ -236,9 +234,9 @@ def test_regular_work_shows_end_and_duration(shown):
     began = world.clock.steady()
     world.clock.advance(7.5)
     world.site.ran("audit", began)
-    assert shown.standing().last_runs == {"audit": Run(pytest.approx(world.clock.now()), 7.5)}
+    assert shown.status().last_runs == {"audit": Run(pytest.approx(world.clock.now()), 7.5)}
     world.scan()
-    assert shown.standing().last_runs["rescan"].at == pytest.approx(world.clock.now())
+    assert shown.status().last_runs["rescan"].at == pytest.approx(world.clock.now())
 
 
 @pytest.mark.parametrize(
@@ -267,7 +265,7 @@ def test_regular_work_shows_end_and_duration(shown):
 )
 def test_remedy_follows_from_the_block_reason(shown, reason, step, whole):
     blocked(shown.world, "a b'c", reason)
-    row = shown.standing().blocked[0]
+    row = shown.status().blocked[0]
     assert (next_step(row), is_command(row)) == (step, whole)
 
 
@@ -278,7 +276,7 @@ def test_twenty_blocked_files_are_named(shown):
     world.scan()
     for number in range(23):
         world.ledger.queue.hold(world.row(f"{number:02}/a").id, "different", "why", world.clock.now())
-    lines = list(leftovers(shown.standing()))
+    lines = list(leftovers(shown.status()))
     assert sum(line.startswith("blocked: ") for line in lines) == 20
     assert "and 3 more blocked: assetsync files --state blocked" in lines
 
@@ -296,9 +294,9 @@ def test_twenty_blocked_files_are_named(shown):
 def test_equal_blocks_in_a_folder_are_grouped(shown, reason, most, said):
     for number in range(most):
         blocked(shown.world, f"my docs/{number:02}", reason)
-    lines = [line for line in leftovers(shown.standing()) if line.startswith("blocked: ")]
+    lines = [line for line in leftovers(shown.status()) if line.startswith("blocked: ")]
     assert lines == [said] if said else len(lines) == most
-    assert len(as_object(shown.standing())["blocked_files"]) == min(most, 20)
+    assert len(as_object(shown.status())["blocked_files"]) == min(most, 20)
 
 
 def test_doubt_is_listed_with_its_details(shown):
@@ -306,7 +304,7 @@ def test_doubt_is_listed_with_its_details(shown):
     world.service.script.append("lost_before")
     world.write("lost.jpg")
     world.scan_and_send()
-    found = as_object(shown.standing())
+    found = as_object(shown.status())
     assert [(doubt["path"], doubt["reason"]) for doubt in found["doubts"]] == [("lost.jpg", "no_answer")]
     assert (found["in_doubt"], found["level"]) == (1, "under_way")
 
@@ -324,8 +322,8 @@ def test_doubt_of_replaced_version_is_counted(shown):
     world.scan_and_send()
     row = world.row("a")
     world.ledger.store.write(lambda conn: apply(conn, row.id, Event.VANISHED, world.clock.now()))
-    assert shown.standing().in_doubt == 1
-    assert [r.path for r in shown.standing().doubts] == [b"a"]
+    assert shown.status().in_doubt == 1
+    assert [r.path for r in shown.status().doubts] == [b"a"]
 
 
 def test_drift_is_sampled_and_counted_in_full(shown):
@@ -338,7 +336,7 @@ def test_drift_is_sampled_and_counted_in_full(shown):
     world.scan()
     while world.site.drift.step():
         pass
-    found = shown.standing()
+    found = shown.status()
     named = [line for line in leftovers(found) if "metadata drift" in line]
     assert (len(named), named[-1]) == (21, "and 5 more with metadata drift")
     (helps,) = [line for line in leftovers(found) if "assetsync drift list" in line]
@@ -358,6 +356,6 @@ def test_drift_is_sampled_and_counted_in_full(shown):
 )
 def test_self_lifting_brake_needs_no_release(shown, kind, lifts_itself):
     shown.world.ledger.pull_brake(kind, "what", "it looks wrong", 5, shown.world.clock.now())
-    (how,) = [line for line in leftovers(shown.standing()) if "assetsync resume" in line]
+    (how,) = [line for line in leftovers(shown.status()) if "assetsync resume" in line]
     assert ("clears by itself once the cause is fixed; to proceed as it is" in how) is lifts_itself
     assert ("or once the cause is fixed" in how) is not lifts_itself

@@ -74,7 +74,7 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SiteStatus:
     """The status of a site at one time; `blocked`, `doubts` and `drifted` hold the first `NAMED` files.
 
     `running`: whether a process holds the ledger. `oldest`: the first queued of the versions that are queued, in
@@ -178,7 +178,7 @@ class Standing:
         return Level.IN_SYNC if self.in_sync and trouble is None else Level.UNDER_WAY
 
 
-def stand(config: SiteConfig, ledger: LedgerView, now: float, *, running: bool | None = None) -> Standing:
+def read_status(config: SiteConfig, ledger: LedgerView, now: float, *, running: bool | None = None) -> SiteStatus:
     """Return the status of the site at `now` (seconds since the epoch). Raise LedgerError.
 
     Without `running`, the ledger's lock shows whether a process runs.
@@ -187,7 +187,7 @@ def stand(config: SiteConfig, ledger: LedgerView, now: float, *, running: bool |
     if running is None:
         running = ledger.store.holds_lock or is_held(ledger.store.path)
     counts, window = reports.counts(now), config.upload.window
-    return Standing(
+    return SiteStatus(
         site=config.site,
         at=now,
         running=running,
