@@ -3,7 +3,7 @@
 Two files go into one folder of a service that stores, hangs, cuts and forgets. What decides is the real code: `judge`,
 `Grace`, `transition`, `is_others`, `may_be`; what stands around it here does what `flow` and `ledger` do, in the least
 that matters. Contents are short texts that stand for their own MD5, time is counted in ticks, and only ages are kept,
-so that the states are finite. Its values are `model_world`'s, its look-ups `model_looking`'s; exploring it is
+so that the states are finite. Its values are `model_world`'s, its look-ups `model_lookups`'s; exploring it is
 `test_doubt_model`'s.
 
 Assumed of the service, and nothing else:
@@ -27,7 +27,7 @@ from assetsync.core.doubt import SLOW_GAP
 from assetsync.core.states import Event
 from assetsync.model import State
 
-from .model_looking import look_ends, looks_for
+from .model_lookups import look_ends, looks_for
 from .model_world import (
     GAP,
     GRACE,

@@ -10,7 +10,7 @@ from .sim_answers import md5
 from .sim_checks import Violation
 from .sim_curated import judge_curated
 from .sim_restless import judge_restless
-from .sim_told import judge_told
+from .sim_sidecars import judge_sidecars
 from .sim_tree import FOLDERS
 from .sim_values import GRACE
 
@@ -179,7 +179,7 @@ def judge(simulation: "Simulation") -> None:
         if row.md5 is not None and row.md5 != md5(asset.content):
             raise Violation(f"I4: {path} is verified with another digest than {asset.id} has")
     _all_explained(simulation)
-    judge_told(simulation)
+    judge_sidecars(simulation)
     judge_curated(simulation)
     judge_restless(simulation)
     simulation.checks.counted()

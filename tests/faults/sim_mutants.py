@@ -337,13 +337,13 @@ MUTANTS: tuple[Callable[[Patch], None], ...] = (
     no_take_over,
 )
 
-OF_ALIKE: tuple[Callable[[Patch], None], ...] = (a_beginning_is_proof, what_is_over_has_left_nothing)
+OF_SIMILAR: tuple[Callable[[Patch], None], ...] = (a_beginning_is_proof, what_is_over_has_left_nothing)
 """Those that show where two files begin alike, and hardly elsewhere."""
 
 OF_LAGGING: tuple[Callable[[Patch], None], ...] = (a_look_up_is_as_new_as_it_looks, any_upload_is_a_control_sample)
 """Those that show where look-ups lag."""
 
-OF_TOLD: tuple[Callable[[Patch], None], ...] = (
+OF_SIDECARS: tuple[Callable[[Patch], None], ...] = (
     a_sidecar_is_only_read,
     a_change_after_the_look_is_not_told,
     what_is_to_be_replaced_is_taken,

@@ -27,9 +27,9 @@ from assetsync.tree import body
 
 from .baton import Baton, Crash
 from .sim_answers import client_over
+from .sim_by_hand import Hand
 from .sim_checks import Checks, Violation
 from .sim_clock import SimClock
-from .sim_hand import Hand
 from .sim_restless import Recording
 from .sim_schedule import Variant
 from .sim_service import SimService

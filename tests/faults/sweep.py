@@ -17,17 +17,17 @@ from unittest import mock
 import structlog
 
 from tests.faults import sim_end
-from tests.faults.sim_alike import alike_schedule
+from tests.faults.sim_by_hand import by_hand_schedule
 from tests.faults.sim_curated import curated_schedule
 from tests.faults.sim_failing import FAILING, failing_schedule
-from tests.faults.sim_hand import by_hand_schedule
 from tests.faults.sim_late import gateway_schedule, lagging_schedule
 from tests.faults.sim_nameless import nameless_schedule
 from tests.faults.sim_restless import restless_schedule
 from tests.faults.sim_restored import restored_schedule, rolled_back_schedule
 from tests.faults.sim_run import failure
 from tests.faults.sim_schedule import Schedule, schedule_of
-from tests.faults.sim_told import told_schedule
+from tests.faults.sim_sidecars import sidecar_schedule
+from tests.faults.sim_similar import similar_schedule
 from tests.faults.sim_values import GRACE
 from tests.faults.test_simulation import _together, _unsteady
 
@@ -35,8 +35,8 @@ KINDS: dict[str, Callable[[int], Schedule]] = {
     "general": schedule_of,
     "unsteady": partial(_unsteady, share=0.03),
     "together": _together,
-    "alike": alike_schedule,
-    "sidecars": told_schedule,
+    "similar": similar_schedule,
+    "sidecars": sidecar_schedule,
     "curated": curated_schedule,
     "restored": restored_schedule,
     "rolled back": rolled_back_schedule,

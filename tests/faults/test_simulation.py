@@ -36,20 +36,19 @@ from pathlib import Path
 
 import pytest
 
-from .sim_alike import alike_schedule
+from .sim_by_hand import by_hand_schedule
 from .sim_curated import curated_schedule
 from .sim_failing import FAILING, failing_schedule
-from .sim_hand import by_hand_schedule
 from .sim_late import gateway_schedule, lagging_schedule
 from .sim_mutants import (
     MUTANTS,
-    OF_ALIKE,
     OF_BY_HAND,
     OF_CURATED,
     OF_FAILING,
     OF_LAGGING,
     OF_NAMELESS,
-    OF_TOLD,
+    OF_SIDECARS,
+    OF_SIMILAR,
     a_clean_stop_needs_no_confirmation,
     a_copy_is_believed,
     a_gateway_timeout_is_an_end,
@@ -62,15 +61,16 @@ from .sim_restless import restless_schedule
 from .sim_restored import restored_schedule, rolled_back_schedule
 from .sim_run import explain, explained, failure, run, shrink
 from .sim_schedule import Action, Schedule, Variant, faults_of, schedule_of
-from .sim_told import told_schedule
+from .sim_sidecars import sidecar_schedule
+from .sim_similar import similar_schedule
 
 DEFAULT = 20261121
 FIRST = int(os.environ.get("ASSETSYNC_SEED", DEFAULT))
 SHORT, LONG = 60, 10_000
-SHORT_ALIKE, LONG_ALIKE = 12, 3000
+SHORT_SIMILAR, LONG_SIMILAR = 12, 3000
 SHORT_UNSTEADY, LONG_UNSTEADY = 16, 3000
 SHORT_TOGETHER, LONG_TOGETHER = 16, 3000
-SHORT_TOLD, LONG_TOLD = 16, 3000
+SHORT_SIDECARS, LONG_SIDECARS = 16, 3000
 SHORT_CURATED, LONG_CURATED = 16, 3000
 SHORT_RESTLESS, LONG_RESTLESS = 12, 3000
 SHORT_BY_HAND, LONG_BY_HAND = 16, 3000
@@ -217,21 +217,21 @@ def _needs(mutant, schedule_of_kind: Callable[[int], Schedule], says: str, monke
 
 
 def test_alike_files_lose_and_repeat_nothing(request: pytest.FixtureRequest):
-    _find_none(alike_schedule, LONG_ALIKE if request.config.getoption("--long") else SHORT_ALIKE)
+    _find_none(similar_schedule, LONG_SIMILAR if request.config.getoption("--long") else SHORT_SIMILAR)
 
 
-@pytest.mark.parametrize("mutant", OF_ALIKE, ids=lambda mutant: mutant.__name__)
+@pytest.mark.parametrize("mutant", OF_SIMILAR, ids=lambda mutant: mutant.__name__)
 def test_alike_file_is_resent_without_this_rule(mutant, monkeypatch: pytest.MonkeyPatch):
-    _needs(mutant, alike_schedule, "is stored 2 times by us", monkeypatch)
+    _needs(mutant, similar_schedule, "is stored 2 times by us", monkeypatch)
 
 
 def test_metadata_matches_tree_or_is_listed(request: pytest.FixtureRequest):
-    _find_none(told_schedule, LONG_TOLD if request.config.getoption("--long") else SHORT_TOLD)
+    _find_none(sidecar_schedule, LONG_SIDECARS if request.config.getoption("--long") else SHORT_SIDECARS)
 
 
-@pytest.mark.parametrize("mutant", OF_TOLD, ids=lambda mutant: mutant.__name__)
+@pytest.mark.parametrize("mutant", OF_SIDECARS, ids=lambda mutant: mutant.__name__)
 def test_drift_is_missed_without_this_rule(mutant, monkeypatch: pytest.MonkeyPatch):
-    _needs(mutant, told_schedule, "I9", monkeypatch)
+    _needs(mutant, sidecar_schedule, "I9", monkeypatch)
 
 
 def test_service_edits_cause_no_upload(request: pytest.FixtureRequest):

@@ -16,7 +16,7 @@ _BEGIN_ALIKE = ((0, 2), (2, 0), (4, 6))
 _LATE = (0.0, 1.0, 5.0, 12.0, LATEST, LATEST)
 
 
-def alike_schedule(seed: int) -> Schedule:
+def similar_schedule(seed: int) -> Schedule:
     """Give what a seed stands for."""
     rng = random.Random(f"alike {seed}")
     variant = replace(

@@ -22,7 +22,7 @@ _KINDS = (0, 0, 1, 2, 3, 3, 4, 4, 5, 6, 7)
 _SHARE = 0.3
 
 
-def told_schedule(seed: int) -> Schedule:
+def sidecar_schedule(seed: int) -> Schedule:
     """Give the general schedule of a seed, with changes of sidecars between its actions."""
     rng = random.Random(f"told {seed}")
     variant, general = schedule_of(seed)
@@ -42,7 +42,7 @@ def _change(rng: random.Random, touched: list[str]) -> Iterable[Action]:
         yield Action("hint")
 
 
-def judge_told(simulation: "Simulation") -> None:
+def judge_sidecars(simulation: "Simulation") -> None:
     """I9: what the service was told of a file is what the tree says of it, or else, and only then, that is listed."""
     for row in simulation.site.context.ledger.reports.files():
         path = row.path.decode()
