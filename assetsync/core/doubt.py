@@ -257,7 +257,7 @@ def is_damaged(doubt: Doubt, sight: Candidate) -> bool:
 
 
 def judge(doubt: Doubt, candidates: Sequence[Candidate], grace: Grace, seconds: float, now: float) -> Verdict:
-    """Decide a doubt from an answered look-up.
+    """Decide a doubt from an answered look-up; after ABSENT and DAMAGED the file is sent again.
 
     `grace` already counts this look-up; `seconds` is the required length of the grace. `now`, `doubt.since` and the
     `since` of a candidate are wall-clock seconds, used only for the 24 hours of an asset that is never processed.
@@ -290,7 +290,7 @@ def judge(doubt: Doubt, candidates: Sequence[Candidate], grace: Grace, seconds: 
         return Verdict(Judgement.WAIT, reason="an asset of this name is not processed yet", suspected=suspected)
     if damaged:
         first = damaged[0]
-        return _send_again(doubt, Judgement.DAMAGED, first.asset.id, "the folder holds a damaged copy of it")
+        return _unless_too_often(doubt, Judgement.DAMAGED, first.asset.id, "the folder holds a damaged copy of it")
     if stuck:
         return Verdict(Judgement.UNDECIDABLE, reason=stuck, suspected=suspected)
     if grace.over(seconds):
@@ -300,7 +300,7 @@ def judge(doubt: Doubt, candidates: Sequence[Candidate], grace: Grace, seconds: 
         undecided = [s for s in free if is_undecided(doubt, s)]
         if undecided:
             return replace(_undecided(undecided), suspected=suspected)
-        return replace(_send_again(doubt, Judgement.ABSENT, None, "the file did not arrive"), suspected=suspected)
+        return replace(_unless_too_often(doubt, Judgement.ABSENT, None, "the file did not arrive"), suspected=suspected)
     reason = "looking for it in the service" if grace.boot else "the service may show an older state than the upload's"
     return Verdict(Judgement.WAIT, reason=reason, suspected=suspected, counts_for_grace=True)
 
@@ -398,7 +398,7 @@ def _judge_duplicate(doubt: Doubt, candidates: Sequence[Candidate], grace: Grace
     return Verdict(Judgement.WAIT, reason="looking for the copy in the service", counts_for_grace=True)
 
 
-def _send_again(doubt: Doubt, judgement: Judgement, assetid: str | None, why: str) -> Verdict:
+def _unless_too_often(doubt: Doubt, judgement: Judgement, assetid: str | None, why: str) -> Verdict:
     if doubt.absences + 1 >= MAX_ABSENCES:
         reason = f"{why}, for the {MAX_ABSENCES}th time: something between here and the service breaks this upload"
         return Verdict(Judgement.UNDECIDABLE, assetid, reason=reason)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import structlog
 
-from assetsync.core.brakes import released_by
+from assetsync.core.brake_hints import released_by
 from assetsync.core.mapping import Plan
 from assetsync.core.names import printable
 from assetsync.ledger.ledger import Ledger
@@ -120,8 +120,8 @@ class Limits:
 
     max_new_files: int
     max_vanished: int
-    max_vanished_share: float = 1.0
-    resend_moved: bool = True
+    max_vanished_share: float
+    resend_moved: bool
 
 
 class _Reason(NamedTuple):
@@ -258,10 +258,11 @@ class Brakes:
         )
 
     def check_found(self, result: ScanResult) -> None:
-        """After a scan: pull brakes for files of another folder of the service, and for too many new files.
+        """After a scan: pull brakes for files that were sent to another folder of the service, and for too many new.
 
-        The former were unmapped for a while. After a complete scan, the brakes of mappings that no longer take over
-        files are lifted. Of new files, more than anyone saves in an hour pull a brake, once the queue has been empty.
+        The files of the first kind were unmapped for a while. After a complete scan, the brakes of mappings that no
+        longer take over files are lifted. Of new files, more than anyone saves in an hour pull a brake, once the queue
+        has been empty.
         """
         for reason in (*self._takeovers(result.taken_over).values(), *self._too_new(result)):
             self._brake_control.pull(*reason)
@@ -269,7 +270,7 @@ class Brakes:
         if result.report.complete:
             self._brake_control.lift_others("takeover", wanted, "no mapping takes them over any more")
 
-    def allows_vanished(self, result: ScanResult) -> bool:
+    def check_vanished(self, result: ScanResult) -> bool:
         """After a scan that reached its end: return whether missing files may be recorded as gone; else pull brakes."""
         if result.report.complete:
             self._lift_found(result)

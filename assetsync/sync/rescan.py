@@ -69,6 +69,7 @@ class Rescan:
             self.context.ledger.runs.not_scanned()
             raise
         self.check_mappings()
+        arrived_before = list(self.single_looks.arrived)
         began = clock.steady()
         self.runtime_state.begin_scan()
         try:
@@ -78,12 +79,17 @@ class Rescan:
             raise
         finally:
             self.runtime_state.end_scan(finished=report.finished)
+        result.arrived |= self.single_looks.arrived
         self.brakes.check_found(result)
         if report.finished:
-            if not self.brakes.allows_vanished(result):
+            if not self.brakes.check_vanished(result):
+                # The next scan misses the same files, and finds no new paths for them.
+                self.single_looks.note_arrived(result.arrived)
                 self.root_identity.found("the root is there again, and another brake is about what is missing in it")
             else:
                 self._note_vanished(result, self.intake.decide_missing(result))
+                for path in arrived_before:
+                    self.single_looks.arrived.pop(path, None)
                 if report.complete and not result.missing_count:
                     self.root_identity.found("the root and its files are back")
         self.drift.look_again()

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 
 import pytest
 
@@ -88,6 +89,73 @@ def test_reorganised_folder_pulls_no_brake(filled):
         (filled.root / f"F1/{number:02}").rename(filled.root / f"F1/new {number:02}")
     filled.scan()
     assert not filled.site.brakes.pulled()
+
+
+@pytest.fixture
+def larger(make_world):
+    """A site with 20 files in the first of three folders, and one in each of the others."""
+    world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in ("F1", "F2", "F3")])
+    for number in range(20):
+        world.write(f"F1/{number:02}", b"x%d" % number)
+    world.write("F2/other", b"y")
+    world.write("F3/only", b"z")
+    world.scan_and_send()
+    return world
+
+
+def move(world, old, new, count):
+    """Move files, as a watcher sees it."""
+    for number in range(count):
+        (world.root / old / f"{number:02}").rename(world.root / new / f"{number:02}")
+    world.site.single_looks.look(*(f"{new}/{number:02}".encode() for number in range(count)))
+
+
+def test_watched_move_pulls_no_brake(larger):
+    """The watcher queues the new paths before a scan misses the old ones."""
+    move(larger, "F1", "F2", 19)
+    assert larger.scan().vanished == 0
+    larger.scan_and_send()
+    move(larger, "F2", "F1", 19)
+    larger.send()
+    assert larger.scan().vanished == 0
+    assert not larger.site.brakes.pulled()
+
+
+def test_watched_paths_count_for_one_scan(larger):
+    move(larger, "F1", "F2", 11)
+    larger.scan()
+    remove(larger, "F2", 11)
+    assert larger.scan().vanished == 11
+
+
+@pytest.mark.parametrize("keeps", [os.link, shutil.copy2])
+def test_older_copies_are_no_new_paths(larger, keeps):
+    """The deletion of a hard link changes the ctime of the one that remains."""
+    for number in range(19):
+        keeps(larger.root / f"F1/{number:02}", larger.root / f"F2/{number:02}")
+    for _ in range(3):
+        larger.scan_and_send()
+    remove(larger, "F1", 11)
+    larger.scan()
+    assert [brake.subject for brake in larger.ledger.reports.brakes()] == ["F1/"]
+
+
+def test_brake_forgets_no_new_path(larger):
+    """A move that was seen by a scan which pulled another brake is a move for the next scan, too."""
+    (larger.root / "F3/only").unlink()
+    for number in range(11):
+        (larger.root / f"F1/{number:02}").rename(larger.root / f"F2/{number:02}")
+    for _ in range(2):
+        larger.scan()
+        assert [brake.kind for brake in larger.ledger.reports.brakes()] == ["emptied"]
+
+
+def test_file_that_came_and_went_has_vanished(filled):
+    """A file that no scan saw is not its own new path."""
+    filled.write("F1/short", b"short")
+    filled.site.single_looks.look(b"F1/short")
+    (filled.root / "F1/short").unlink()
+    assert filled.scan().vanished == 1
 
 
 def test_vanished_share_pulls_a_brake(make_world):

@@ -6,7 +6,7 @@ what a look means, and `sync.brakes` whether too much has vanished.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 _BATCH = 1000
 _MOST_ARRIVED = 100_000
-"""New paths of a scan that are compared with missing files: beyond them, a renamed file counts as vanished."""
+"""New paths that are compared with missing files: beyond them, a renamed file counts as vanished."""
 
 _FEW = 100
 """Batch size for single looks. It is smaller than `_BATCH`, because each of these files may be waited for."""
@@ -78,9 +78,9 @@ class ScanResult:
 
     `missing_by` counts the missing files by mapping. `missing` lists them and the files that are no longer mapped, each
     kind up to `most_missing`, which is no less than the brake allows. `taken_over` counts, by mapping, files that were
-    unmapped for a while and had been sent to another folder of the service before. `arrived` holds the size and the
-    time of the content of new paths, so that a renamed file does not count as vanished; `vanished` counts the files
-    that are gone, once that is decided.
+    unmapped for a while and had been sent to another folder of the service before. `arrived` maps new paths to the size
+    and the time of their content, so that a renamed file does not count as vanished. `vanished` counts the files that
+    are gone, once that is decided.
     """
 
     report: ScanReport
@@ -95,12 +95,14 @@ class ScanResult:
     unmapped: int = 0
     moved: int = 0
     taken_over: Counter[int] = field(default_factory=Counter)
-    arrived: set[tuple[int, int]] = field(default_factory=set)
+    arrived: dict[bytes, tuple[int, int]] = field(default_factory=dict)
     vanished: int = 0
 
     def not_renamed(self) -> list[Missing]:
         """Return the missing files of all mappings that no new path looks like, up to `most_missing`."""
-        return [one for one in self.missing if one.mapping is not None and one.looks not in self.arrived]
+        missing = {one.path for one in self.missing}
+        arrived = {looks for path, looks in self.arrived.items() if path not in missing}
+        return [one for one in self.missing if one.mapping is not None and one.looks not in arrived]
 
     @property
     def missing_count(self) -> int:
@@ -123,8 +125,9 @@ class IntakeRules:
 class Intake:
     """Records looks at the tree in the ledger; used by one thread at a time.
 
-    `new_versions` counts the new and changed files that single looks found. `forget` is called before changed sidecars
-    are recorded.
+    `new_versions` counts the new and changed files that single looks found. `arrived` maps new paths since the
+    last decision about missing files to the size and the time of their content: the watcher finds the new paths of
+    moved files before a scan misses the old ones. `forget` is called before changed sidecars are recorded.
     """
 
     def __init__(
@@ -155,6 +158,7 @@ class Intake:
         self._dry_run = False
         self.frozen: frozenset[int] = frozenset()
         self.new_versions = 0
+        self.arrived: dict[bytes, tuple[int, int]] = {}
         self.planned: Callable[[Planned], None] = lambda _planned: None
         """Called in a dry run with each file that a run would queue."""
 
@@ -229,8 +233,8 @@ class Intake:
             first = [printable(path) for _id, path in unmapped[:_NAMED]]
             fix = "their assets stay; `assetsync explain PATH` shows the rule; `!pattern` under `ignore` takes it back"
             log.warning("left out now, but sent before", count=result.unmapped, first=first, fix=fix)
-        renamed = {one.path for one in result.missing if one.looks in result.arrived}
-        return [path for _id, path in gone if path not in renamed]
+        vanished = {one.path for one in result.not_renamed()}
+        return [path for _id, path in gone if path in vanished]
 
     def look_again(self, most: int | None = None) -> int:
         """Take the second look at up to `most` files that had not settled; return how many were queued."""
@@ -252,7 +256,13 @@ class Intake:
             self._batch.clear()
             self._remapped.clear()
             self.new_versions += result.new_versions
+            self.note_arrived(result.arrived)
         return result.to_send
+
+    def note_arrived(self, arrived: Mapping[bytes, tuple[int, int]]) -> None:
+        """Keep new paths until missing files are decided, as far as there is room."""
+        if len(self.arrived) < _MOST_ARRIVED:
+            self.arrived |= arrived
 
     def _look(self, path: bytes, result: ScanResult) -> None:
         mapping = self._plan.covers(path)
@@ -280,7 +290,7 @@ class Intake:
 
     def _mark(self) -> str:
         """Return the key of the rules of a scan; the folder cache holds for one key only."""
-        return f"3 {self._plan.mark} {self._tree.follow_symlinks}"
+        return f"4 {self._plan.mark} {self._tree.follow_symlinks}"
 
     def _differs(self, seen: Seen, row: Known | None, result: ScanResult) -> None:
         stat = FileStat(*seen[1:5])
@@ -290,7 +300,7 @@ class Intake:
             self.settling.forget(seen.path)
             return
         if row is None and len(result.arrived) < _MOST_ARRIVED:
-            result.arrived.add((stat.size, stat.mtime_ns))
+            result.arrived[seen.path] = (stat.size, stat.mtime_ns)
         if row is None and self._has_asides and self._is_taken_over(seen, stat, folder, result):
             self.settling.forget(seen.path)
             return
