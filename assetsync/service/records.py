@@ -18,6 +18,7 @@ from assetsync.errors import BadAnswer
 from assetsync.model import Asset
 from assetsync.service.errors import refusal_in, text_of
 from assetsync.service.json_stream import SlidingText, charset_of, cut
+from assetsync.service.redaction import REPLACEMENT
 from assetsync.text import decoded
 
 
@@ -163,7 +164,7 @@ class RowReader:
     def _hidden(self, text: str) -> str:
         for secret in self._secrets:
             if secret in text:
-                text = text.replace(secret, "***")
+                text = text.replace(secret, REPLACEMENT)
         return text
 
 

@@ -32,14 +32,14 @@ class Gauges(Collector):
 
     def __init__(self, site: str, status: Callable[[], SiteStatus], live: Callable[[], Live]) -> None:
         self._site = site
-        self._standing = status
+        self._status = status
         self._live = live
         self._process = ProcessCollector(registry=None)
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric family."""
         try:
-            status = self._standing()
+            status = self._status()
         except LedgerError:
             status = None
         yield self._gauge("ledger_readable", "Whether the ledger could be read for this answer.", status is not None)

@@ -40,8 +40,8 @@ def scan(
 ) -> Iterator[Seen]:
     """Yield every file under a mapped folder, with its sidecars and those of the folders above, and fill `report`.
 
-    With `known_folders`, the files of unchanged folders are counted but not yielded, and it is called for every folder.
-    `stop` is called at every folder; when it returns True, the scan ends and the report stays unfinished, as it does
+    With `known_folders`, the files of unchanged folders are counted but not yielded; its methods are called for every
+    folder. `stop` is called at every folder; when it returns True, the scan ends and the report stays unfinished, as
     when the iterator is closed early. A folder of more than `spill_above` entries is sorted in `spill_folder` (None:
     the system's folder for temporary files), which must be outside the tree. Links are followed only if
     `tree.follow_symlinks` is set: a link to a file counts as a file. Below a folder that was reached through a link no

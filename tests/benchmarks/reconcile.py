@@ -1,7 +1,7 @@
 """`assetsync reconcile` with nothing to do, beside find and rclone, and how it grows with the number of files.
 
 Find prints path, size, time and inode of every file, `rclone copy` compares the tree
-with an equal one. The tree and the ledger are warm, and folders are known to be quiet, as after any two scans.
+with an equal one. The tree and the ledger are warm, and unchanged folders are known, as after any two scans.
 """
 
 import sys
@@ -27,7 +27,7 @@ def make_site(base: Path, count: int) -> tuple[Path, Path]:
     make_files(root, count)
     config = write_config(base, root)
     fill_ledger(config)
-    # The scan that learns which folders are quiet.
+    # The scan that fills the folder cache.
     reconcile(config)
     return root, config
 

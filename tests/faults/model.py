@@ -41,7 +41,7 @@ from .model_world import (
     Scenario,
     Step,
     World,
-    duplicate_sites,
+    equal_contents,
     fault,
     happen,
     label,
@@ -66,7 +66,7 @@ def steps(s: Scenario, w: World) -> Iterator[Step]:
             row.state is State.QUEUED
             and w.posts < s.posts
             and free_name(s, w, f)
-            and (f <= w.posts or not duplicate_sites(s))
+            and (f <= w.posts or not equal_contents(s))
         ):
             yield begin(s, w, f)
         if row.state is State.BLOCKED and s.retries and more:

@@ -130,7 +130,7 @@ def label(f: int) -> str:
     return "AB"[f]
 
 
-def duplicate_sites(s: Scenario) -> bool:
+def equal_contents(s: Scenario) -> bool:
     """Whether the files are of one content."""
     return len(s.contents) == 2 and len(set(s.contents)) == 1
 

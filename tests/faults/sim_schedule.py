@@ -101,8 +101,8 @@ def variant_of(rng: random.Random) -> Variant:
     )
 
 
-def schedule_of(seed: int, *, length: int = 70, duplicate_sites: bool = False) -> Schedule:
-    """Give what a seed stands for; with `twins` two files of one name that go into one folder, and little else."""
+def schedule_of(seed: int, *, length: int = 70, equal_names: bool = False) -> Schedule:
+    """Draw the schedule of a seed; with `equal_names` two files of one name in one folder, and little else."""
     rng = random.Random(seed)
     # Drawn by itself: all else stays as it was for the seed.
     takes = random.Random(f"look-ups of {seed}").choice((0.0,) * 12 + (0.5, 2.0, 7.0))
@@ -111,9 +111,9 @@ def schedule_of(seed: int, *, length: int = 70, duplicate_sites: bool = False) -
     # Without digests only the names tell assets apart: then each comes back as it was sent.
     paths = rng.sample(PATHS if variant.gives_md5 else PLAIN, rng.choice((2, 3, 5, len(PLAIN))))
     contents: Sequence[int] = range(7)
-    if duplicate_sites or rng.random() < 0.1:
+    if equal_names or rng.random() < 0.1:
         paths, contents = ["a/x.txt", "b/x.txt"], rng.choice(((0, 2), (4, 6), (2,), (6,)))
-        if not duplicate_sites and not variant.gives_md5:
+        if not equal_names and not variant.gives_md5:
             # `model`, assumption 5: a cut of the one, its boundary included, may have the size of the other.
             contents = contents[-1:]
     draw = _Drawing(rng, variant, paths, contents)

@@ -188,16 +188,14 @@ def test_without_this_rule_a_schedule_fails(mutant, request: pytest.FixtureReque
     if mutant.__name__ not in KNOWN and not is_long:
         pytest.skip("searched for with --long only; test_doubt_model finds it")
     first = FIRST if is_long else KNOWN[mutant.__name__]
-    duplicate_sites = mutant is no_exclusive_names
+    equal_names = mutant is no_exclusive_names
     with monkeypatch.context() as patch:
         mutant(patch)
-        seeds = range(first, first + (4 * REACH if duplicate_sites else REACH))
-        found = next(
-            (seed for seed in seeds if failure(schedule_of(seed, duplicate_sites=duplicate_sites)) is not None), None
-        )
+        seeds = range(first, first + (4 * REACH if equal_names else REACH))
+        found = next((seed for seed in seeds if failure(schedule_of(seed, equal_names=equal_names)) is not None), None)
     assert found is not None
     print(f"{mutant.__name__}: seed {found}, after {found - first}")
-    assert failure(schedule_of(found, duplicate_sites=duplicate_sites)) is None
+    assert failure(schedule_of(found, equal_names=equal_names)) is None
 
 
 def _find_none(schedule_of_kind: Callable[[int], Schedule], count: int) -> None:

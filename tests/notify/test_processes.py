@@ -59,9 +59,11 @@ def test_daemon_groups_blocked_files(site, sink, program):
     assert message["names"][0] == "photos/empty-00.jpg (empty_file)"
     (site.photos / "sound.jpg").write_bytes(b"sound")
     site.until_verified(1)
+    site.until(lambda: told.exists() and told.read_text(), 30)
     assert site.stop() == 0
     assert len(sink.bodies) == 1
-    assert not Path(f"/proc/{told.read_text()}").exists()
+    # A killed process may take a moment to end.
+    site.until(lambda: not Path(f"/proc/{told.read_text()}").exists(), 10)
     log = site.log.read_text("utf-8")
     assert "notices are left undelivered" in log
     assert "s3cret-t0ken" not in log

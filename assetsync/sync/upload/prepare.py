@@ -178,7 +178,7 @@ class Preparer:
         uploads = self._ledger.queue.uploads_of(row)
         rest = rest_after(uploads, settle, now)
         if rest.seconds <= settle <= LONGEST and not rest.is_blocked:
-            # The file rested that long before it was queued.
+            # A file is queued only once it has rested for `settle`, so it has rested long enough.
             return False
         wait = rest.seconds - rested(row.stat, row.queued_at, uploads, now)
         if wait <= 0:

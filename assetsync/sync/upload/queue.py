@@ -79,7 +79,7 @@ class UploadQueue:
     def _choose(self, choice: Choice) -> FileRow | None:
         while True:
             with self._lock:
-                row, below, changes = self._lease_next([], choice), self._longest(), self.changes
+                row, below, changes = self._lease_next([], choice), self._size_limit(), self.changes
                 began = self._clock.steady()
                 if row is not None or began < self._empty_until[choice.newest]:
                     return row
@@ -99,8 +99,11 @@ class UploadQueue:
         now = self._clock.now()
         return self._ledger.queue.due(now, limit, leased, choice.apart_from, below=below, newest=choice.newest)
 
-    def _longest(self) -> int | None:
-        """Return the size from which on no file is taken: however many long ones wait, one worker is left to others."""
+    def _size_limit(self) -> int | None:
+        """Return the size that the next file must stay below; None: any size.
+
+        While as many long files are sent as may be, the remaining worker takes only smaller files.
+        """
         long = [size for size in self._leased.values() if size >= LONG]
         return LONG if self._most_long is not None and len(long) >= self._most_long else None
 
@@ -109,7 +112,7 @@ class UploadQueue:
         rows = deque(due) if choice.newest else self._waiting
         if not choice.newest:
             rows.extend(due)
-        below = self._longest()
+        below = self._size_limit()
         while rows:
             row = rows.popleft()
             is_free = (row.destfolderid, row.folded_name) not in self._names and row.id not in self._leased
@@ -189,7 +192,7 @@ class Selection:
         return row
 
     def leave(self) -> None:
-        """Record that the service no longer works on the file."""
+        """End the work on a file, with any result: the circuit breaker counts one file less."""
         self._circuit_breaker.leave()
 
     def release(self, row: FileRow) -> None:
@@ -211,8 +214,8 @@ class Selection:
         """Record that an upload is in doubt, so that the doubts are counted again before the next file."""
         self._doubt_limit.doubted()
 
-    def lost(self) -> None:
-        """Record that an upload was lost, so that the next file is another kind of file."""
+    def answer_lost(self) -> None:
+        """Record that an answer was lost: the next file is one of the newest, and the doubts are counted again."""
         self._newest_is_next = True
         self._doubt_limit.doubted()
 

@@ -1,4 +1,4 @@
-"""Record the results of uploads. A trouble of the service or of a folder stops further uploads.
+"""Record the results of uploads. A failure of the service pauses all uploads, a refused folder those into it.
 
 What an answer means is decided by `core.outcome`; which file is sent next by `queue`.
 """
@@ -44,7 +44,7 @@ class Result:
 
 
 class ResultRecorder:
-    """Recorder of all uploads. Its methods may block, except `submit` and `recorded`."""
+    """Recorder of all uploads. Its methods may block, except `note_answer`, `submit` and `recorded`."""
 
     def __init__(self, context: Context, circuit_breaker: CircuitBreaker, selection: Selection) -> None:
         self._ledger = context.ledger
@@ -59,8 +59,8 @@ class ResultRecorder:
         """Seconds for which a ledger that cannot be written is tried again, over all results."""
         self._in_trouble_since: float | None = None
 
-    def accepted(self) -> None:
-        """Record that an upload was accepted, before its record is on the disk."""
+    def note_answer(self) -> None:
+        """Report to the circuit breaker that the service answered; the ledger does not have the result yet."""
         self._circuit_breaker.post_answered()
 
     def submit(self, result: Result) -> Pending[State]:
@@ -70,7 +70,7 @@ class ResultRecorder:
 
     def recorded(self, result: Result, state: State) -> None:
         """Count and log an accepted upload whose record is on the disk."""
-        self._accepted(result, state)
+        self._report_accepted(result, state)
         self._meter.attempted(result.sent, again=result.row.attempts > 0)
 
     def record(self, result: Result) -> None:
@@ -130,7 +130,7 @@ class ResultRecorder:
         bound = log.bind(path=printable(row.path), attempt=attempt)
         match outcome.answer:
             case Answer.ACCEPTED:
-                self._accepted(result, outcomes.accepted(attempt, row.id, sent, now))
+                self._report_accepted(result, outcomes.accepted(attempt, row.id, sent, now))
             case Answer.DUPLICATE:
                 outcomes.lost(attempt, row.id, sent, now, duplicate=True)
                 self._selection.doubted()
@@ -153,13 +153,14 @@ class ResultRecorder:
                 self._unsent(result, now)
             case Answer.DOUBT:
                 outcomes.lost(attempt, row.id, sent, now)
-                self._selection.lost()
+                self._selection.answer_lost()
                 self._meter.doubted()
                 bound.warning("in doubt", reason=outcome.reason, detail=outcome.detail, left=sent.left)
                 if outcome.fault is not Fault.FILE or sent.left is SentExtent.ALL:
                     self.trouble(outcome.reason, outcome.detail, outcome.retry_after)
 
-    def _accepted(self, result: Result, state: State) -> None:
+    def _report_accepted(self, result: Result, state: State) -> None:
+        """Count and log the upload; it is in doubt if another version has its asset id."""
         attempt, row, assetid = result.attempt, result.row, result.sent.outcome.assetid
         if state is State.IN_DOUBT:
             self._selection.doubted()

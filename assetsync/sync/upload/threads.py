@@ -81,7 +81,7 @@ class Threads:
         if len(self._waiting) >= self.committers():
             self._commit_now()
         elif self._timer is None:
-            # Even without others to wait for, what has already arrived at other connections is read first.
+            # With a delay of 0 the loop still reads the answers that have already arrived: they share this commit.
             self._timer = self._loop.call_later(_OTHERS_FOLLOW if others_follow else 0, self._commit_now)
         await waiting
 

@@ -57,7 +57,7 @@ class Uploader:
         self.in_place = False
         """Whether `run` uses no threads and no connections of the event loop, so that a simulation can repeat it."""
         self._clock = uploads.context.clock
-        # Small files are read so slowly that, until then, the workers prepare them side by side (steady seconds).
+        # Until this time (steady seconds) each worker prepares its own files, because small files are read slowly.
         self._side_by_side_until = 0.0
         self._seconds_per_file = 0.0
 

@@ -120,7 +120,7 @@ class Worker:
                 sent = await self._post(ready)
             result = Result(attempt, ready, sent)
             if sent.outcome.answer is Answer.ACCEPTED:
-                self._results.accepted()
+                self._results.note_answer()
                 self._last = result
             else:
                 await self._blocking.run(partial(self._results.record, result))
@@ -191,7 +191,8 @@ class Worker:
     async def _post(self, ready: Ready) -> Sent:
         uploads = self._uploads
         if uploads.preparer.sidecars_changed(ready):
-            # The change may have been recorded before there was an upload for which it matters.
+            # A sidecar changed after the metadata was read. If the ledger recorded the change before it had this
+            # attempt, nothing marked the file as to be read again.
             mark_unread = partial(self._ledger.metadata_drift.mark_unread, ready.row.id)
             await self._blocking.run(partial(self._results.write_with_retry, ready.row, mark_unread))
         began = self._clock.steady()
