@@ -107,7 +107,7 @@ POINTS: dict[str, Callable[[Killer], None]] = {
     "after_the_answer": after(Upload, "answered"),
     "before_the_result": before(AttemptResults, "submit_accepted"),
     "before_the_result_commits": after(AttemptResults, "submit_accepted"),
-    "after_the_result": before(ResultRecorder, "_accepted"),
+    "after_the_result": before(ResultRecorder, "_report_accepted"),
     "before_a_doubt_ends": before(Doubts, "decide"),
     "after_a_doubt_ended": after(Doubts, "decide"),
 }
