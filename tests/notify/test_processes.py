@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,14 @@ def reconcile(site, *more: str) -> int:
     return run(site, "reconcile", "--wait", "0s", *more)[0]
 
 
+def state_of(pid: str) -> str | None:
+    """The letter of a process's state as in proc(5), None if there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
 def test_daemon_groups_blocked_files(site, sink, program):
     told = site.folder / "pid"
     hanging = program(f"open({str(told)!r}, 'w').write(str(os.getpid()))", "time.sleep(100)")
@@ -62,8 +71,11 @@ def test_daemon_groups_blocked_files(site, sink, program):
     site.until(lambda: told.exists() and told.read_text(), 30)
     assert site.stop() == 0
     assert len(sink.bodies) == 1
-    # A killed process may take a moment to end.
-    site.until(lambda: not Path(f"/proc/{told.read_text()}").exists(), 10)
+    end = time.monotonic() + 10
+    # A killed process may take a moment to end, and to be reaped.
+    while state_of(told.read_text()) not in (None, "Z"):
+        assert time.monotonic() < end, "the program was not killed"
+        time.sleep(0.05)
     log = site.log.read_text("utf-8")
     assert "notices are left undelivered" in log
     assert "s3cret-t0ken" not in log
