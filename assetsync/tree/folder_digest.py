@@ -63,16 +63,16 @@ class FolderDigest:
         return CachedFolder(folder, self._hash.digest(), self.files, self.sidecars, self.ignored)
 
     def _hash_seen(self) -> None:
-        self._hash.update(_packed(self._seen))
-        self._seen = []
+        if self._seen:
+            self._hash.update(_packed(self._seen))
+            self._seen = []
 
 
 def is_unchanged(fd: int, names: Sequence[bytes], known: CachedFolder) -> bool:
     """Return whether these names in the folder open at `fd` have the known digest; False if a stat fails."""
     hashed = blake2b(digest_size=16)
     try:
-        # After whole pieces an empty one, as in `FolderDigest`.
-        for start in range(0, len(names) + 1, _AT_ONCE):
+        for start in range(0, len(names), _AT_ONCE):
             piece = names[start : start + _AT_ONCE]
             hashed.update(_packed([(name, _facts(os.stat(name, dir_fd=fd, follow_symlinks=False))) for name in piece]))
     except OSError:

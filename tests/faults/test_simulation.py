@@ -214,12 +214,12 @@ def _needs(mutant, schedule_of_kind: Callable[[int], Schedule], says: str, monke
     assert failure(schedule) is None
 
 
-def test_alike_files_lose_and_repeat_nothing(request: pytest.FixtureRequest):
+def test_similar_files_lose_and_repeat_nothing(request: pytest.FixtureRequest):
     _find_none(similar_schedule, LONG_SIMILAR if request.config.getoption("--long") else SHORT_SIMILAR)
 
 
 @pytest.mark.parametrize("mutant", OF_SIMILAR, ids=lambda mutant: mutant.__name__)
-def test_alike_file_is_resent_without_this_rule(mutant, monkeypatch: pytest.MonkeyPatch):
+def test_similar_file_is_resent_without_this_rule(mutant, monkeypatch: pytest.MonkeyPatch):
     _needs(mutant, similar_schedule, "is stored 2 times by us", monkeypatch)
 
 
