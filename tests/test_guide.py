@@ -19,7 +19,8 @@ from .reference import BLOCKS, EXAMPLE, GUIDE, keys, tables
 ROOT = Path(__file__).parent.parent
 PAGES = {page.stem: page.read_text("utf-8") for page in sorted(GUIDE.glob("*.md"))}
 TEXTS = {f"assetsync/guide/{name}.md": text for name, text in PAGES.items()} | {
-    name: (ROOT / name).read_text("utf-8") for name in ("README.md", "CONTRIBUTING.md", "systemd/README.md")
+    name: (ROOT / name).read_text("utf-8")
+    for name in ("README.md", "CONTRIBUTING.md", ".github/SECURITY.md", "tests/README.md", "systemd/README.md")
 }
 
 

@@ -1,4 +1,4 @@
-"""Each threat that CONTRIBUTING names has its tests, and they exist."""
+"""Each threat that SECURITY.md names has its tests, and they exist."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent.parent
-THREATS = (TESTS.parent / "CONTRIBUTING.md").read_text("utf-8").split("## Threats")[1].split("\n## ")[0]
+THREATS = (TESTS.parent / ".github/SECURITY.md").read_text("utf-8").split("## Threats")[1]
 ROWS = [line for line in THREATS.splitlines() if line.startswith("|")][2:]
 NAMED = sorted(set(re.findall(r"`([a-z_/]+\.py)::(test_\w+)`", THREATS)))
 
