@@ -22,7 +22,7 @@ from assetsync.reconcile import Reconciler, Report, dry_run
 from assetsync.sandbox import FaultKind, FaultRule, Operation, Sandbox, SandboxSettings
 from assetsync.status.sentences import verdict
 from assetsync.status.site_status import read_status
-from assetsync.sync.requests import carry_out
+from assetsync.sync.requests.decisions import Resume
 
 
 class Told:
@@ -467,7 +467,7 @@ def test_run_makes_audit_owed_after_release(world):
     assert world.site.auditor.audit("F1").braked
     assert not run(world).in_sync
     world.clock.wait(1.0)
-    carry_out(world.ledger, world.service, world.clock, "resume", {"id": None})
+    world.ask(Resume())
     status = read_status(world.config(), world.ledger, world.clock.now(), running=False)
     assert (status.in_sync, verdict(status)) == (False, "No process is running: 1 folder to be audited.")
     report = run(world)

@@ -38,6 +38,7 @@ from assetsync.model import Asset, Body, Meter, SearchRequest, Sent, SentExtent,
 from assetsync.service.multipart import closing
 from assetsync.sync.folder_backoff import code_and_wait
 from assetsync.sync.intake.watch_queue import Looker, WatchQueue
+from assetsync.sync.requests.request import OperatorRequest
 from assetsync.sync.upload.queue import Step
 
 FOLDER = "F1"
@@ -446,6 +447,10 @@ class World:
         except ServiceError as error:
             reason, retry_after = code_and_wait(error)
             site.circuit_breaker.trouble(reason, str(error), retry_after, by_lookup=True)
+
+    def ask(self, request: OperatorRequest) -> str:
+        """Carry out what an operator asks for, and return the answer."""
+        return request.carry_out(self.ledger, self.service, self.clock)
 
     def row(self, path: str | bytes) -> FileRow:
         found = self.ledger.versions.current_of(os.fsencode(path))

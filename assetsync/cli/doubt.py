@@ -1,6 +1,6 @@
 """`assetsync doubt`: list the uploads whose answer was lost, look them up at once, or record a person's decision.
 
-`sync.requests` carries out the look-ups and the decision.
+`sync.requests` has the look-ups and the decision as requests.
 """
 
 from collections.abc import Iterator
@@ -18,6 +18,8 @@ from assetsync.ledger.reports import Finding
 from assetsync.ledger.rows import AttemptRow, FileRow
 from assetsync.model import State, Wanted
 from assetsync.service.search import checked_id
+from assetsync.sync.requests.decisions import Resolve
+from assetsync.sync.requests.retry import LookUp
 from assetsync.text import amount, moment, plural, printable, runnable
 
 
@@ -99,7 +101,7 @@ def retry(config: SiteConfig, paths: tuple[str, ...], *, as_json: bool) -> None:
       assetsync doubt retry --config hq.yaml photos/2026
     """
     wanted = topmost(known_folders(config, paths))
-    act(config, "look", {"paths": [path.hex() for path in wanted]}, as_json=as_json)
+    act(config, LookUp(tuple(wanted)), as_json=as_json)
 
 
 @command.command("resolve")
@@ -124,5 +126,4 @@ def resolve(config: SiteConfig, path: str, *, assetid: str | None, absent: bool,
         )
     if assetid is not None:
         checked_id(assetid)
-    wanted = known_path(config, path)
-    act(config, "doubt", {"path": wanted.hex(), "asset": assetid}, as_json=as_json)
+    act(config, Resolve(known_path(config, path), assetid), as_json=as_json)

@@ -20,6 +20,7 @@ from assetsync.ledger.reports import Finding
 from assetsync.ledger.rows import FileRow
 from assetsync.parts import make_tree
 from assetsync.sync.intake.sidecars import Sidecars
+from assetsync.sync.requests.decisions import SettleDrift
 from assetsync.text import printable
 
 
@@ -87,7 +88,7 @@ def settle(config: SiteConfig, paths: tuple[str, ...], *, as_json: bool) -> None
     if not paths:
         raise UsageError("drift settle needs the paths of files or folders", hint="`assetsync drift list` names them")
     tops = topmost(known_folders(config, paths))
-    act(config, "drift", {"paths": [path.hex() for path in tops]}, as_json=as_json)
+    act(config, SettleDrift(tuple(tops)), as_json=as_json)
 
 
 def _fields(known: Mappings, sidecars: Sidecars, row: FileRow) -> dict[str, str] | None:

@@ -20,7 +20,7 @@ from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
 from assetsync.log import configure_logging, register_password, register_secret
 from assetsync.model import Asset, Body, Clock, SearchRequest, Sent, Service, UploadConnection, UploadRequest
 from assetsync.parts import make_service
-from assetsync.sync.requests import REFUSED, UNANSWERED, asked_of, carry_out, refuse
+from assetsync.sync.requests.request import REFUSED, UNANSWERED, OperatorRequest
 
 if TYPE_CHECKING:
     from assetsync.service.client import HttpService
@@ -82,12 +82,12 @@ class LazyService:
         return self._service
 
 
-def act(config: SiteConfig, verb: str, argument: dict[str, object], *, as_json: bool) -> None:
-    """Carry out a decision and print the result, a sentence.
+def act(config: SiteConfig, asked: OperatorRequest, *, as_json: bool) -> None:
+    """Carry out a request and print the result, a sentence.
 
     If another process holds the ledger, leave it as a request, wait up to `PATIENCE` for the answer, and print the
-    request's number too. Raise as `sync.requests.carry_out` and `open_ledger` do, except LedgerBusy; UsageError if the
-    holder refuses.
+    request's number too. Raise as `OperatorRequest.carry_out` and `open_ledger` do, except LedgerBusy; UsageError if
+    the holder refuses.
     """
     configure_logging(config.log.format, "warning")
     clock = SystemClock()
@@ -97,15 +97,15 @@ def act(config: SiteConfig, verb: str, argument: dict[str, object], *, as_json: 
         ledger = open_ledger(config.ledger, site=config.site, create=False)
     except LedgerBusy:
         with closing(read_ledger(config.ledger, site=config.site, writable=True)) as beside:
-            refuse(beside, verb, argument)
-            number = beside.add_request(verb, asked_of(beside, verb, argument), clock.now())
+            asked.check(beside)
+            number = beside.add_request(asked.verb, asked.as_seen(beside).argument(), clock.now())
             answer = _answer_in_time(beside, number, lambda: True)
         done = answer is not None
         left = f"another process holds the ledger: it will do that as soon as it can (request {number})"
         message = left if answer is None else _done(answer)
     else:
         with closing(ledger), closing(LazyService(config)) as service:
-            message = carry_out(ledger, service, clock, verb, argument)
+            message = asked.carry_out(ledger, service, clock)
     if as_json:
         # `message` is the older name of `detail`.
         write_json({"done": done, "request": number, "detail": message, "message": message})
@@ -122,9 +122,7 @@ def _done(answer: str) -> str:
     return answer
 
 
-def carry_out_in_time(
-    config: SiteConfig, verb: str, argument: dict[str, object], go_on: Callable[[], bool]
-) -> str | None:
+def carry_out_in_time(config: SiteConfig, asked: OperatorRequest, go_on: Callable[[], bool]) -> str | None:
     """Have a request carried out by the ledger's holder, or by this process once the ledger is free.
 
     The request must be idempotent. Return the answer, or None if `go_on` ended the wait before the answer came. Raise
@@ -137,7 +135,7 @@ def carry_out_in_time(
             ledger = open_ledger(config.ledger, site=config.site, create=False)
         except LedgerBusy:
             with closing(read_ledger(config.ledger, site=config.site, writable=True)) as beside:
-                number = beside.add_request(verb, argument, clock.now()) if number is None else number
+                number = beside.add_request(asked.verb, asked.argument(), clock.now()) if number is None else number
                 answer = _answer_in_time(beside, number, go_on)
             if answer is not None:
                 return _done(answer)
@@ -147,7 +145,7 @@ def carry_out_in_time(
         with closing(ledger), closing(LazyService(config)) as service:
             answer = None if number is None else ledger.answer_to(number)
             if answer is None:
-                answer = carry_out(ledger, service, clock, verb, argument)
+                answer = asked.carry_out(ledger, service, clock)
                 if number is not None:
                     ledger.answer_request(number, answer, clock.now())
             return _done(answer)

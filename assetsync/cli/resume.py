@@ -1,10 +1,11 @@
-"""`assetsync resume`: release brakes after a person has looked. `sync.requests` carries it out."""
+"""`assetsync resume`: release brakes after a person has looked. `sync.requests.decisions` carries it out."""
 
 import click
 
 from assetsync.cli.operator import act
 from assetsync.cli.options import with_config, with_json
 from assetsync.config import SiteConfig
+from assetsync.sync.requests.decisions import Resume
 
 _MOST_DIGITS = 18  # a longer number may not fit into 64 bits
 
@@ -31,4 +32,4 @@ def command(config: SiteConfig, brake: int | None, *, as_json: bool) -> None:
       assetsync resume --config hq.yaml 3
       assetsync resume --config hq.yaml
     """
-    act(config, "resume", {"id": brake}, as_json=as_json)
+    act(config, Resume(brake), as_json=as_json)

@@ -1,10 +1,11 @@
-"""`assetsync retry`: unblock files, or send the given files again. `sync.requests` carries it out."""
+"""`assetsync retry`: unblock files, or send the given files again. `sync.requests.retry` carries it out."""
 
 import click
 
 from assetsync.cli.operator import act
 from assetsync.cli.options import known_folders, topmost, with_config, with_json
 from assetsync.config import SiteConfig
+from assetsync.sync.requests.retry import Retry
 
 
 @click.command("retry")
@@ -37,7 +38,4 @@ def command(config: SiteConfig, paths: tuple[str, ...], *, send_again: bool, rea
       assetsync retry --config hq.yaml --send-again --reason missing     # all that an audit missed
     """
     wanted = topmost(known_folders(config, paths))
-    argument: dict[str, object] = {"paths": [path.hex() for path in wanted], "send_again": send_again}
-    if reason is not None:
-        argument["reason"] = reason
-    act(config, "retry", argument, as_json=as_json)
+    act(config, Retry(tuple(wanted), send_again, reason), as_json=as_json)

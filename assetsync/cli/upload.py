@@ -35,7 +35,8 @@ from assetsync.ledger.ledger_files import exists
 from assetsync.ledger.queue import Intent
 from assetsync.model import Answer, Fault, Sent, UploadRequest
 from assetsync.parts import make_plan
-from assetsync.sync.upload.by_hand import MAY_BE_THERE, MAY_SEND, THERE, Begun, ByHand, outcome_of
+from assetsync.sync.requests.upload import BeginUpload, EndUpload
+from assetsync.sync.upload.by_hand import MAY_BE_THERE, MAY_SEND, THERE, Begun, ByHand
 from assetsync.text import printable
 from assetsync.tree.body import FileBody, digest
 from assetsync.tree.safe_open import OpenFile, Tree
@@ -219,7 +220,7 @@ def _recorded_as(config: SiteConfig, file: Path, folder: str) -> bytes | None:
 def _begin(config: SiteConfig, hand: ByHand, stop: threading.Event) -> Begun:
     """Have the intent committed; raise LedgerBusy if the ledger's holder does not answer within `_PATIENCE`."""
     until = time.monotonic() + _PATIENCE
-    answer = carry_out_in_time(config, "upload", hand.asked(), lambda: not stop.is_set() and time.monotonic() < until)
+    answer = carry_out_in_time(config, BeginUpload(hand), lambda: not stop.is_set() and time.monotonic() < until)
     if answer is not None:
         return Begun(**json.loads(answer))
     if stop.is_set():
@@ -234,7 +235,7 @@ def _end(config: SiteConfig, boundary: str, sent: Sent) -> None:
     """Have the outcome recorded; if this fails, warn: the upload becomes a doubt and is looked up."""
     until = time.monotonic() + PATIENCE
     try:
-        carry_out_in_time(config, "uploaded", outcome_of(boundary, sent), lambda: time.monotonic() < until)
+        carry_out_in_time(config, EndUpload(boundary, sent), lambda: time.monotonic() < until)
     except AssetsyncError as error:
         # The upload is complete whether or not the ledger records it: the exit code must not change.
         warn(f"the outcome was not recorded, so the upload is looked up later: {error}")

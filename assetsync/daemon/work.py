@@ -15,7 +15,7 @@ from assetsync.daemon.readback import ReadBack
 from assetsync.daemon.watching import Watching
 from assetsync.errors import LedgerError, RootElsewhere, RootMissing, ServiceElsewhere, ServiceError
 from assetsync.sync.intake.watch_queue import Looker, WatchQueue
-from assetsync.sync.requests import take_requests
+from assetsync.sync.requests.take import take_requests
 from assetsync.sync.upload.queue import Step
 
 log = structlog.get_logger(__name__)

@@ -20,7 +20,7 @@ from assetsync.model import State
 from assetsync.reconcile.report import Report, report_of
 from assetsync.sync.intake.intake import ScanResult
 from assetsync.sync.readback.verifier import BATCH
-from assetsync.sync.requests import take_requests
+from assetsync.sync.requests.take import take_requests
 from assetsync.sync.upload.queue import Step
 
 log = structlog.get_logger(__name__)

@@ -18,7 +18,7 @@ from assetsync.ledger.ledger import open_ledger
 from assetsync.parts import make_service, make_tree
 from assetsync.sandbox import Sandbox, SandboxSettings
 from assetsync.sync.context import Context
-from assetsync.sync.requests import take_requests
+from assetsync.sync.requests.take import take_requests
 
 from ..process import left_as_it_was  # noqa: TID252 - the one way to another folder's parts without an installed package
 

@@ -21,7 +21,7 @@ from assetsync.errors import AssetsyncError, IllegalTransition, LedgerError, Roo
 from assetsync.ledger.ledger import open_ledger
 from assetsync.sync.folder_backoff import code_and_wait
 from assetsync.sync.intake.watch_queue import Looker, WatchQueue
-from assetsync.sync.requests import carry_out, take_requests
+from assetsync.sync.requests.take import read_request, take_requests
 from assetsync.sync.upload.queue import Step
 from assetsync.tree import body
 
@@ -390,7 +390,8 @@ class Simulation:
 
     def person(self, verb: str, argument: dict[str, object]) -> None:
         try:
-            answer = carry_out(self.site.context.ledger, self.client, self.clock, verb, argument)
+            asked = read_request(verb, argument)
+            answer = asked.carry_out(self.site.context.ledger, self.client, self.clock)
         except (UsageError, ServiceError) as error:
             answer = str(error)
         self.site.upload_queue.clear()

@@ -9,7 +9,7 @@ import pytest
 from assetsync.errors import LedgerBusy, LedgerError
 from assetsync.ledger.database import is_held
 from assetsync.ledger.ledger import open_ledger, read_ledger
-from assetsync.sync.requests import take_requests
+from assetsync.sync.requests.take import take_requests
 
 BESIDE = ("site.db", "site.db.lock", "site.db.epoch", "site.db.epoch.new")
 

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from assetsync.errors import LedgerError
 from assetsync.status.metrics import Metrics
 from assetsync.status.site_status import Live
-from assetsync.sync.requests import take_requests
+from assetsync.sync.requests.take import take_requests
 
 
 def samples(shown) -> dict[tuple[str, ...], float]:

@@ -6,6 +6,7 @@ Sending is left to the command: it sends the file itself, with its own permissio
 its attempt in doubt, and the doubt is resolved like any other.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 
@@ -82,7 +83,7 @@ class ByHand:
         return {"path": self.path.hex(), "send_again": self.send_again, "intent": intent}
 
     @classmethod
-    def of(cls, argument: dict[str, object]) -> "ByHand":
+    def of(cls, argument: Mapping[str, object]) -> "ByHand":
         """Return the upload from the argument of a request; raises ValueError, KeyError and TypeError."""
         intent = argument["intent"]
         if not isinstance(intent, dict):
@@ -118,13 +119,12 @@ def begin(ledger: Ledger, service: Service, hand: ByHand, now: float) -> Begun:
     return begun
 
 
-def end(ledger: Ledger, argument: dict[str, object], now: float) -> str:
-    """Record the outcome that `outcome_of` describes, and return a message with the new state of the file.
+def end(ledger: Ledger, boundary: str, sent: Sent, now: float) -> str:
+    """Record the result of an upload, and return a message with the new state of the file.
 
-    Raise UsageError if the attempt is no longer in flight; ValueError, KeyError and TypeError for a bad `argument`.
+    Raise UsageError if its attempt is no longer in flight.
     """
-    sent = _sent(argument)
-    attempt = ledger.doubts.in_flight(str(argument["boundary"]))
+    attempt = ledger.doubts.in_flight(boundary)
     if attempt is None:
         raise UsageError("no upload by hand of that boundary is in flight")
     outcomes, outcome, ids = ledger.attempt_results, sent.outcome, (attempt.id, attempt.file_id)
@@ -156,7 +156,8 @@ def outcome_of(boundary: str, sent: Sent) -> dict[str, object]:
     return {"boundary": boundary, "outcome": outcome, **facts}
 
 
-def _sent(argument: dict[str, object]) -> Sent:
+def sent_of(argument: Mapping[str, object]) -> Sent:
+    """Return the result that `outcome_of` describes. Raise ValueError, KeyError and TypeError for a bad `argument`."""
     fields = argument["outcome"]
     if not isinstance(fields, dict):
         raise TypeError("its outcome is no object of JSON")

@@ -3,7 +3,7 @@
 import pytest
 
 from assetsync.model import State
-from assetsync.sync.requests import carry_out
+from assetsync.sync.requests.decisions import Resolve
 from tests.sync.conftest import lose
 
 VERIFIED, BLOCKED, IN_DOUBT = State.VERIFIED, State.BLOCKED, State.IN_DOUBT
@@ -19,8 +19,7 @@ def bare(world):
 
 
 def say(world, path: str, asset: str | None) -> str:
-    argument: dict[str, object] = {"path": path.encode().hex(), "asset": asset}
-    return carry_out(world.ledger, world.service, world.clock, "doubt", argument)
+    return world.ask(Resolve(path.encode(), asset))
 
 
 def lose_ledger(world) -> None:

@@ -11,7 +11,7 @@ from assetsync.errors import BadAnswer, ServiceUnreachable
 from assetsync.model import State
 from assetsync.service.multipart import closing
 from assetsync.sync.doubts import candidates
-from assetsync.sync.requests import carry_out
+from assetsync.sync.requests.decisions import Resolve
 from tests.sync.conftest import chunked, die_sending, lose
 
 VERIFIED, BLOCKED, QUEUED, IN_DOUBT = State.VERIFIED, State.BLOCKED, State.QUEUED, State.IN_DOUBT
@@ -750,7 +750,7 @@ def test_asset_moved_in_doubt_is_asked_about(world, clock, gives_md5, processing
     row = world.row("a.jpg")
     assert (row.state, row.reason, len(world.service.posts)) == (BLOCKED, "undecidable", 1)
     assert f"{asset.id}, is in folder F9" in row.detail
-    carry_out(world.ledger, world.service, clock, "doubt", {"path": b"a.jpg".hex(), "asset": asset.id})
+    world.ask(Resolve(b"a.jpg", asset.id))
     world.live(300)
     row = world.row("a.jpg")
     assert (row.state, row.assetid, row.asset_folder) == (VERIFIED, asset.id, "F9")
@@ -761,7 +761,7 @@ def test_file_declared_unmoved_is_sent_once(world, clock):
     lose_and_move(world)
     world.live(120)
     world.service.script.append("lost_before")
-    carry_out(world.ledger, world.service, clock, "doubt", {"path": b"a.jpg".hex(), "asset": None})
+    world.ask(Resolve(b"a.jpg", None))
     world.live(120)
     assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 3)
 
@@ -1054,7 +1054,7 @@ def test_unverified_moved_asset_is_named_by_id(world, clock):
     asset.folder = "ARCHIVE"
     world.live(1500, tick=2)
     assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (BLOCKED, "different")
-    carry_out(world.ledger, world.service, clock, "doubt", {"path": b"a.jpg".hex(), "asset": asset.id})
+    world.ask(Resolve(b"a.jpg", asset.id))
     assert (world.row("a.jpg").state, world.row("a.jpg").asset_folder) == (State.STORED, "ARCHIVE")
 
 
@@ -1119,7 +1119,7 @@ def test_named_asset_is_found_in_each_way(world, clock, name, folder, index_lag)
     lose(world, "lost_before")
     world.service.index_lag = index_lag
     asset = world.service.put(b"some content", name, folder)
-    carry_out(world.ledger, world.service, clock, "doubt", {"path": b"a.jpg".hex(), "asset": asset.id})
+    world.ask(Resolve(b"a.jpg", asset.id))
     assert (world.row("a.jpg").state, world.row("a.jpg").assetid) == (State.STORED, asset.id)
 
 

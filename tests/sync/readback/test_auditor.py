@@ -8,7 +8,7 @@ import pytest
 from assetsync.errors import ServiceUnreachable
 from assetsync.model import State
 from assetsync.status.sentences import next_step
-from assetsync.sync.requests import carry_out
+from assetsync.sync.requests.retry import Retry
 from tests.sync.conftest import lose
 from tests.sync.readback.test_drift import drift
 
@@ -61,7 +61,7 @@ def test_suggested_retry_adopts_the_kept_copy(mirrored):
     del world.service.assets[world.row("1").assetid]
     audit(world)
     assert next_step(world.row("1")).startswith("assetsync retry 1, or ")
-    carry_out(world.ledger, world.service, world.clock, "retry", {"paths": [b"1".hex()]})
+    world.ask(Retry((b"1",)))
     world.live(1000, tick=5)
     assert (world.row("1").state, world.row("1").assetid) == (State.VERIFIED, kept.id)
     assert world.posted() == ["0", "1", "2"]

@@ -8,7 +8,7 @@ from assetsync.errors import BadAnswer
 from assetsync.ledger.audits import RunningAudit, Unmet, begin
 from assetsync.model import State
 from assetsync.sync.readback import missing
-from assetsync.sync.requests import carry_out
+from assetsync.sync.requests.decisions import Resume
 from tests.sync.readback.test_auditor import FOLDER, audit, mirrored
 from tests.sync.readback.test_drift import drift
 
@@ -290,9 +290,9 @@ def test_audit_brake_release_requests_audit(mirrored):
     audit(world)
     world.clock.wait(1.0)
     world.ledger.pull_brake("vanished", "site", "so many are gone", 3, world.clock.now())
-    carry_out(world.ledger, world.service, world.clock, "resume", {"id": 2})
+    world.ask(Resume(2))
     assert world.site.pending_audits.folders() == []
-    told = carry_out(world.ledger, world.service, world.clock, "resume", {"id": None})
+    told = world.ask(Resume())
     assert "assetsync reconcile" in told
     assert world.site.pending_audits.folders() == ["F1"]
     assert world.site.pending_audits.asked_at() == world.clock.now()
@@ -301,7 +301,7 @@ def test_audit_brake_release_requests_audit(mirrored):
 def test_other_brake_release_audits_nothing(mirrored):
     world = mirrored()
     world.ledger.pull_brake("vanished", "site", "so many are gone", 3, world.clock.now())
-    assert carry_out(world.ledger, world.service, world.clock, "resume", {"id": None}) == "1 brake released: 1"
+    assert world.ask(Resume()) == "1 brake released: 1"
     assert world.site.pending_audits.folders() == []
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from assetsync.model import State
-from assetsync.sync.requests import carry_out
+from assetsync.sync.requests.retry import Retry
 
 FOLDER = "F1"
 
@@ -66,8 +66,7 @@ def be_replaced(world):
 
 
 def be_sent_again(world):
-    argument = {"paths": [], "send_again": True, "reason": "missing"}
-    carry_out(world.ledger, world.service, world.clock, "retry", argument)
+    world.ask(Retry(send_again=True, reason="missing"))
 
 
 @pytest.mark.parametrize("is_elsewhere", [False, True])

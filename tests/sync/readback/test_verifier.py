@@ -4,7 +4,7 @@ import pytest
 
 from assetsync.errors import ServiceUnreachable
 from assetsync.model import State
-from assetsync.sync.requests import carry_out
+from assetsync.sync.requests.retry import Retry
 
 VERIFIED, STORED, BLOCKED, IN_DOUBT = State.VERIFIED, State.STORED, State.BLOCKED, State.IN_DOUBT
 
@@ -214,7 +214,7 @@ def adopted(make_world):
 
 
 def retry(world) -> str:
-    return carry_out(world.ledger, world.service, world.clock, "retry", {"paths": [b"a.jpg".hex()]})
+    return world.ask(Retry((b"a.jpg",)))
 
 
 def unseen(world):
@@ -252,7 +252,7 @@ def test_kept_asset_serves_one_equal_file(adopted):
     world.live(700)
     kept = world.service.put(b"content A", "kept.jpg")
     world.site.auditor.audit("F1")
-    carry_out(world.ledger, world.service, world.clock, "retry", {"paths": []})
+    world.ask(Retry())
     world.live(60)
     assert sorted(world.row(path).assetid for path in ("a.jpg", "b.jpg")) == [second.id, kept.id]
     assert world.posted() == ["keep.jpg"]
@@ -274,8 +274,7 @@ def test_only_explicit_retry_resends_known_id(adopted):
     assert retry(world) == "1 to be read back again"
     world.live(10)
     assert world.posted() == ["keep.jpg"]
-    asked = {"paths": [b"a.jpg".hex()], "send_again": True}
-    carry_out(world.ledger, world.service, world.clock, "retry", asked)
+    world.ask(Retry((b"a.jpg",), send_again=True))
     world.live(10)
     assert (world.row("a.jpg").state, world.posted()) == (VERIFIED, ["keep.jpg", "a.jpg"])
 
@@ -368,15 +367,14 @@ def test_missing_asset_stays_so_during_lookup(adopted, was_sent):
     world.clock.advance(60)
     del world.service.assets[world.row(path).assetid]
     world.site.auditor.audit("F1")
-    ask = {"paths": [path.encode().hex()]}
-    assert carry_out(world.ledger, world.service, world.clock, "retry", ask) == "1 missing, to be looked for again"
+    assert world.ask(Retry((path.encode(),))) == "1 missing, to be looked for again"
     world.live(60)
     assert (world.row(path).state, world.row(path).detail) == (STORED, "missing, and looked for again")
     world.live(2000, tick=2)
     row = world.row(path)
     assert (row.state, row.reason) == (BLOCKED, "missing")
     posted = len(world.service.posts)
-    carry_out(world.ledger, world.service, world.clock, "retry", ask | {"send_again": True})
+    world.ask(Retry((path.encode(),), send_again=True))
     world.live(60)
     assert (world.row(path).state, world.row(path).reason) == (VERIFIED, None)
     assert len(world.service.posts) == posted + 1
@@ -474,7 +472,7 @@ def test_asset_found_again_counts_once(world):
     world.clock.advance(60)
     world.site.auditor.audit("F1")
     world.service.put(b"a", "a")
-    carry_out(world.ledger, world.service, world.clock, "retry", {"paths": [b"a".hex()]})
+    world.ask(Retry((b"a",)))
     world.live(1500, tick=10)
     found = world.row("a")
     assert (found.state, found.assetid != before.assetid) == (State.VERIFIED, True)

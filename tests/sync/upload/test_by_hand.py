@@ -13,7 +13,7 @@ from assetsync.ledger.database import hold_by_hand
 from assetsync.ledger.doubts import OpenDoubt
 from assetsync.ledger.queue import Intent
 from assetsync.model import Answer, Fault, Outcome, Sent, SentExtent, State, Wanted
-from assetsync.sync.requests import carry_out, take_requests
+from assetsync.sync.requests.take import read_request, take_requests
 from assetsync.sync.upload.by_hand import MAY_BE_THERE, MAY_SEND, REFUSED, THERE, ByHand, begin, outcome_of
 from assetsync.tree.body import digest
 from assetsync.tree.safe_open import Tree
@@ -51,7 +51,7 @@ def running(world, boundary="one"):
 
 
 def carry(world, verb, argument):
-    return carry_out(world.ledger, world.service, world.clock, verb, argument)
+    return world.ask(read_request(verb, argument))
 
 
 def began(world, hand):

@@ -5,7 +5,7 @@ import pytest
 from assetsync.errors import FileUnreadable, RootMissing
 from assetsync.ledger.queue import Intent
 from assetsync.model import State
-from assetsync.sync.requests import take_requests
+from assetsync.sync.requests.take import take_requests
 from assetsync.tree.safe_open import Tree
 from tests.world import md5
 

@@ -11,7 +11,8 @@ from assetsync.errors import RootMissing
 from assetsync.ledger.equal_content import EqualContent
 from assetsync.model import State
 from assetsync.reconcile.report import dry_run
-from assetsync.sync.requests import carry_out
+from assetsync.sync.requests.decisions import Resolve
+from assetsync.sync.requests.retry import Retry
 
 P, Q = {"path": "p", "destfolderid": "F1"}, {"path": "q", "destfolderid": "F2"}
 P_TO_F2 = {"path": "p", "destfolderid": "F2"}
@@ -318,9 +319,7 @@ class Sorting(Wandering):
         for row in self.world.ledger.reports.files(State.BLOCKED):
             content = (self.world.root / os.fsdecode(row.path)).read_bytes()
             (asset,) = (asset for asset in self.world.service.assets.values() if asset.content == content)
-            asked = {"path": row.path.hex(), "asset": asset.id} if row.assetid is None else {"paths": [row.path.hex()]}
-            verb = "doubt" if row.assetid is None else "retry"
-            carry_out(self.world.ledger, self.world.service, self.world.clock, verb, asked)
+            self.world.ask(Resolve(row.path, asset.id) if row.assetid is None else Retry((row.path,)))
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -1,0 +1,191 @@
+"""Release brakes, resolve a doubt, settle drift, request an audit: what a person decides about the ledger."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from typing import ClassVar, Self
+
+from assetsync.core.names import printable
+from assetsync.core.verdict import Expected, Reading, compare
+from assetsync.errors import UsageError
+from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.rows import FileRow
+from assetsync.model import Asset, SearchRequest, Service, State
+from assetsync.service.paging import every
+from assetsync.sync.lookups import by_id, named, names_of
+from assetsync.sync.readback.auditor import ask_for_audit
+from assetsync.sync.requests.request import Argument, OperatorRequest, current_row, hex_of, paths_of
+from assetsync.text import plural
+
+_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Resume(OperatorRequest):
+    """Release the brake of this `number`, or all brakes; only those in `seen`, if the operator saw them before."""
+
+    verb: ClassVar[str] = "resume"
+
+    number: int | None = None
+    seen: tuple[int, ...] | None = None
+
+    @classmethod
+    def of(cls, argument: Argument) -> Self:
+        """See `OperatorRequest`."""
+        number, seen = argument.get("id"), argument.get("seen")
+        return cls(
+            None if number is None else int(str(number)),
+            tuple(int(str(each)) for each in seen) if isinstance(seen, list) else None,
+        )
+
+    def argument(self) -> dict[str, object]:
+        """See `OperatorRequest`."""
+        return {"id": self.number} if self.seen is None else {"id": self.number, "seen": [*self.seen]}
+
+    def as_seen(self, ledger: Ledger) -> "Resume":
+        """See `OperatorRequest`: a brake that is pulled later stays pulled."""
+        return replace(self, seen=tuple(self._pulled(ledger))) if self.number is None else self
+
+    def check(self, ledger: Ledger) -> None:
+        """See `OperatorRequest`."""
+        if not self._pulled(ledger):
+            others = ", ".join(str(brake.id) for brake in ledger.reports.brakes())
+            hint = f"those that are: {others}" if others else "`assetsync status` would list it"
+            raise UsageError(f"no brake{'' if self.number is None else f' {self.number}'} is pulled", hint=hint)
+
+    def run(self, ledger: Ledger, _service: Service, now: float) -> str:
+        """See `OperatorRequest`."""
+        pulled, then = self._pulled(ledger), ""
+        if any(brake.kind == "missing" and brake.id in pulled for brake in ledger.reports.brakes()):
+            # An audit pulled it, and the next one decides. The release may have expired when that one is due.
+            ask_for_audit(ledger, now)
+            then = "; an audit concludes what is missing: the daemon makes it, or the next `assetsync reconcile`"
+        for number in pulled:
+            # Each by its number: nobody has seen a brake that is pulled meanwhile.
+            ledger.resume(number, now)
+        return f"{plural(len(pulled), 'brake')} released: {', '.join(map(str, pulled))}{then}"
+
+    def _pulled(self, ledger: Ledger) -> Sequence[int]:
+        pulled = [brake.id for brake in ledger.reports.brakes() if self.number in (None, brake.id)]
+        return pulled if self.seen is None else [number for number in pulled if number in self.seen]
+
+
+@dataclass(frozen=True, slots=True)
+class Resolve(OperatorRequest):
+    """Decide a doubt: the asset `assetid` is the file at `path`, or with None the service does not have the file."""
+
+    verb: ClassVar[str] = "doubt"
+
+    path: bytes
+    assetid: str | None
+
+    @classmethod
+    def of(cls, argument: Argument) -> Self:
+        """See `OperatorRequest`."""
+        assetid = argument.get("asset")
+        return cls(bytes.fromhex(str(argument["path"])), None if assetid is None else str(assetid))
+
+    def argument(self) -> dict[str, object]:
+        """See `OperatorRequest`."""
+        return {"path": self.path.hex(), "asset": self.assetid}
+
+    @property
+    def may_send_again(self) -> bool:
+        """See `OperatorRequest`."""
+        return True
+
+    def check(self, ledger: Ledger) -> None:
+        """See `OperatorRequest`."""
+        row = current_row(ledger, self.path)
+        if row.state not in (State.IN_DOUBT, State.BLOCKED):
+            raise UsageError(f"{printable(self.path)} is {row.state.words}, not in doubt")
+        if self.assetid is not None and ledger.doubts.owned([self.assetid]) and row.assetid != self.assetid:
+            raise UsageError(f"the asset {self.assetid} is another file's", hint="`assetsync files --json` tells whose")
+
+    def run(self, ledger: Ledger, service: Service, now: float) -> str:
+        """See `OperatorRequest`."""
+        row, named_path = current_row(ledger, self.path), printable(self.path)
+        if self.assetid is None:
+            return f"{named_path} is {ledger.repair.resolve_as_absent(row, now)}"
+        asset = find_asset(ledger, service, row, self.assetid)
+        reading, difference = compare(Expected(asset.folder_id, row.size, row.md5), asset)
+        if reading is Reading.DIFFERENT:
+            # If this file took the asset, the file that it belongs to would miss it and be sent again.
+            again = "`assetsync retry --send-again PATH` uploads the file anew"
+            raise UsageError(
+                f"the asset {self.assetid} is not {named_path}: {difference}",
+                hint=f"look for the one that is, or use --absent; {again}",
+            )
+        return f"{named_path} is {ledger.repair.resolve_as_asset(row, asset, now)}"
+
+
+@dataclass(frozen=True, slots=True)
+class SettleDrift(OperatorRequest):
+    """Record that a person settled the drift of the files at `paths` and of the files below these folders."""
+
+    verb: ClassVar[str] = "drift"
+
+    paths: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, argument: Argument) -> Self:
+        """See `OperatorRequest`."""
+        return cls(paths_of(argument))
+
+    def argument(self) -> dict[str, object]:
+        """See `OperatorRequest`."""
+        return {"paths": hex_of(self.paths)}
+
+    def check(self, ledger: Ledger) -> None:
+        """See `OperatorRequest`."""
+        for path in self.paths:
+            if next(ledger.metadata_drift.drifted(path), None) is None:
+                where = printable(path) or "the site"
+                raise UsageError(f"nothing has drifted of {where}", hint="`assetsync drift list` lists what has")
+
+    def run(self, ledger: Ledger, _service: Service, _now: float) -> str:
+        """See `OperatorRequest`."""
+        drifting = settled = 0
+        for path in self.paths:
+            rows = ledger.metadata_drift.drifted(path)
+            while page := list(islice(rows, _PAGE)):
+                drifting += len(page)
+                settled += ledger.metadata_drift.settle(row for row in page if row.metadata_differs or row.is_elsewhere)
+        counts = {"settled": settled, "still drifting: fix the sidecar or the mapping": drifting - settled}
+        return "; ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+
+
+@dataclass(frozen=True, slots=True)
+class Audit(OperatorRequest):
+    """Request an audit of each mapped folder; the daemon makes it."""
+
+    verb: ClassVar[str] = "audit"
+
+    @classmethod
+    def of(cls, _argument: Argument) -> Self:
+        """See `OperatorRequest`."""
+        return cls()
+
+    def argument(self) -> dict[str, object]:
+        """See `OperatorRequest`."""
+        return {}
+
+    def run(self, ledger: Ledger, _service: Service, now: float) -> str:
+        """See `OperatorRequest`."""
+        ask_for_audit(ledger, now)
+        return "an audit of each mapped folder is due: it begins once the service answers"
+
+
+def find_asset(ledger: Ledger, service: Service, row: FileRow, assetid: str) -> Asset:
+    """Return an asset by its id. Search the index, then the file's folder, then by name in all folders.
+
+    Raise UsageError if no search shows it, and ServiceError.
+    """
+    in_folder = SearchRequest(searchfor="%", folderid=row.asset_folder or row.destfolderid, dbdirect=True)
+    found = by_id(service, [assetid]).get(assetid)
+    if found is not None:
+        return found
+    for asset in chain(every(service.search, in_folder), named(service, names_of(ledger, row))):
+        if asset.id == assetid:
+            return asset
+    raise UsageError(f"the service shows no asset {assetid}", hint="copy its id from the service")
