@@ -37,9 +37,10 @@ from assetsync.sync.rescan import Rescan
 from assetsync.sync.root_identity import RootIdentity
 from assetsync.sync.runtime_state import RuntimeState
 from assetsync.sync.service_identity import ServiceIdentity
+from assetsync.sync.upload.facts import Rules
 from assetsync.sync.upload.folder_listing import FolderListing
 from assetsync.sync.upload.limits import CircuitBreaker, DoubtLimit, RateLimiter
-from assetsync.sync.upload.prepare import Preparer, Rules
+from assetsync.sync.upload.prepare import Preparer
 from assetsync.sync.upload.queue import Selection, UploadQueue
 from assetsync.sync.upload.results import ResultRecorder
 from assetsync.sync.upload.uploader import Uploader

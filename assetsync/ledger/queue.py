@@ -257,8 +257,8 @@ class Queue:
         self._store.write(work)
 
     def postpone(self, file_id: int, due_at: float, detail: str) -> None:
-        """Delay a version without counting a failure; `detail` says what it waits for."""
-        sql = "UPDATE files SET due_at = ?, reason = NULL, detail = ? WHERE id = ?"
+        """Delay a queued version without counting a failure; `detail` is what it waits for."""
+        sql = "UPDATE files SET due_at = ?, reason = NULL, detail = ? WHERE id = ? AND state = 'queued'"
         self._store.write(lambda conn: conn.execute(sql, (due_at, detail, file_id)))
 
     def postpone_behind(self, row: FileRow, undecided: FileRow, now: float, pause: float, detail: str) -> None:

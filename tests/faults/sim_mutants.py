@@ -12,6 +12,7 @@ from assetsync import app
 from assetsync.core import doubt as core_doubt
 from assetsync.core import outcome as core_outcome
 from assetsync.core.doubt import Grace
+from assetsync.core.settled import Rest
 from assetsync.ledger import attempts, doubts, equal_content, ledger, schema
 from assetsync.ledger.database import Database
 from assetsync.ledger.equal_content import EqualContent
@@ -22,6 +23,7 @@ from assetsync.sync.doubts import candidates, resolver
 from assetsync.sync.doubts.resolver import Resolver
 from assetsync.sync.readback import missing
 from assetsync.sync.upload import by_hand
+from assetsync.sync.upload import decide as decision
 from assetsync.sync.upload.dedupe import Dedupe
 from assetsync.sync.upload.prepare import Preparer
 from assetsync.sync.upload.queue import UploadQueue
@@ -236,7 +238,7 @@ def a_copy_is_believed(patch: Patch) -> None:
 
 def changes_are_forgotten(patch: Patch) -> None:
     """Send a file as soon as it has settled, however often changes have cut it off."""
-    patch.setattr(Preparer, "_keeps_changing", lambda _self, _row, _settle: False)
+    patch.setattr(decision, "rest_after", lambda _uploads, settle, _now: Rest(settle))
 
 
 def names_are_taken_for_kept(patch: Patch) -> None:

@@ -1,8 +1,8 @@
 """List a folder of the service before the first upload into it.
 
 The ledger keeps the listing, so that a folder that was filled by hand, or from a lost ledger, is taken over without
-copies. An unprocessed asset cannot be compared yet: files of its name wait for it. The comparison of each file with the
-listing is left to `sync.upload.dedupe`.
+copies. The comparison of each file with the listing is left to `sync.upload.dedupe`, the wait for an unprocessed asset
+of its name to `sync.upload.decide`.
 """
 
 import threading
@@ -13,7 +13,6 @@ from itertools import chain, islice
 
 import structlog
 
-from assetsync.core.doubt import UNPROCESSED_PATIENCE
 from assetsync.core.names import may_be, printable, sent_name
 from assetsync.errors import ServiceError
 from assetsync.ledger.folders import UNLISTED, Hold
@@ -23,6 +22,7 @@ from assetsync.service.paging import every
 from assetsync.sync.context import Context
 from assetsync.sync.folder_backoff import FolderBackoff, HealthCheck
 from assetsync.sync.lookups import CheckedListing
+from assetsync.sync.upload.facts import Listing
 
 log = structlog.get_logger(__name__)
 
@@ -126,42 +126,25 @@ class FolderListing:
         self._after[destfolderid] = audited
         return True
 
-    def keeps_back(self, row: FileRow) -> bool:
-        """Return whether a file has to wait because the service still processes an asset of its name; postpone it then.
+    def shows_of(self, row: FileRow) -> Listing:
+        """Return what the listing shows of a file; nothing for a file that may have been sent before.
 
-        A file that may have been sent before does not wait. After 24 hours the file is blocked. Raises the errors of
-        `ensure`.
+        If an unprocessed asset has its name and the listing is older than a minute, list the folder again. Raise the
+        errors of `ensure`.
         """
-        queue = self._ledger.queue
         listed = self._listed.get(row.destfolderid)
         # Compare no names if the folder holds no unprocessed asset, which is the usual case.
         if listed is None or not listed.unprocessed or row.send_again:
-            return False
-        if row.attempts and queue.may_have_left(row.id):
-            return False
+            return Listing()
+        if row.attempts and self._ledger.queue.may_have_left(row.id):
+            return Listing()
         try:
             assetid = self._unprocessed(row.destfolderid, sent_name(row.path.rpartition(b"/")[2]))
         except Unlisted as why:
-            detail = "waits until its folder of the service has been listed"
-            queue.postpone(row.id, self._clock.now() + _LIST_AGAIN, detail)
             if why.held:
                 raise
-            return True
-        if assetid is None:
-            return False
-        now = self._clock.now()
-        if now - (self._ledger.folder_listings.sighted_since(assetid) or now) <= UNPROCESSED_PATIENCE:
-            detail = f"the service still works on {assetid}, an asset of this name that may be this file"
-            queue.postpone(row.id, now + _LIST_AGAIN, detail)
-            return True
-        detail = (
-            f"the folder has held {assetid} of the same name for 24 hours without the service processing it, so that it"
-            " cannot be told whether it is this file: look there, then `assetsync retry PATH`, or"
-            " `assetsync retry --send-again PATH`"
-        )
-        queue.hold(row.id, "unprocessed", detail, now)
-        log.warning("blocked", path=printable(row.path), reason="unprocessed", detail=detail)
-        return True
+            return Listing(is_running=True)
+        return Listing(assetid, None if assetid is None else self._ledger.folder_listings.sighted_since(assetid))
 
     def _unprocessed(self, destfolderid: str, name: str) -> str | None:
         """Return the id of an unprocessed asset that may be the file to be sent as `name`.

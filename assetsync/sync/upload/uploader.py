@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from assetsync.ledger.rows import FileRow
-from assetsync.sync.upload.prepare import Ready
+from assetsync.sync.upload.gather import Ready
 from assetsync.sync.upload.queue import Step
 from assetsync.sync.upload.threads import Blocking, InPlace, Threads
 from assetsync.sync.upload.worker import UploadContext, Worker

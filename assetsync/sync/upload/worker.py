@@ -17,8 +17,9 @@ from assetsync.model import Answer, Body, Sent, State, UploadConnection
 from assetsync.sync.context import Context
 from assetsync.sync.folder_backoff import code_and_wait
 from assetsync.sync.upload.folder_listing import Unlisted
+from assetsync.sync.upload.gather import Ready
 from assetsync.sync.upload.limits import RateLimiter
-from assetsync.sync.upload.prepare import Preparer, Ready
+from assetsync.sync.upload.prepare import Preparer
 from assetsync.sync.upload.queue import Selection
 from assetsync.sync.upload.results import Result, ResultRecorder
 from assetsync.sync.upload.threads import Blocking

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from assetsync.model import State
+from assetsync.sync.upload.facts import NothingEqual
 from tests.sync.readback.test_drift import drift
 
 
@@ -224,11 +225,11 @@ def test_root_lost_before_sidecar_keeps_queue(world, monkeypatch):
     world.scan()
     away = world.root.with_name("away")
 
-    def spares_upload(_row, _md5):
+    def find(_row, _md5):
         world.root.rename(away)
-        return False
+        return NothingEqual()
 
-    monkeypatch.setattr(world.site.preparer.dedupe, "spares_upload", spares_upload)
+    monkeypatch.setattr(world.site.preparer.dedupe, "find", find)
     assert world.send() == 1
     assert (world.posted(), world.row("a.jpg").state) == ([], State.QUEUED)
     assert "nor is anything else" in world.row("a.jpg").detail
@@ -243,12 +244,12 @@ def test_sidecar_during_preparation_is_sent(world, monkeypatch):
     world.write("a.jpg")
     world.scan()
 
-    def spares_upload(_row, _md5):
+    def find(_row, _md5):
         world.write("a.jpg.yaml", b"description: late")
         world.hint("a.jpg.yaml")
-        return False
+        return NothingEqual()
 
-    monkeypatch.setattr(world.site.preparer.dedupe, "spares_upload", spares_upload)
+    monkeypatch.setattr(world.site.preparer.dedupe, "find", find)
     world.send()
     monkeypatch.undo()
     world.live(5)

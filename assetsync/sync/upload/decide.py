@@ -1,0 +1,303 @@
+"""Decide what becomes of a queued file: it is sent, it waits, it is blocked, or the service has its content already.
+
+Pure. `decide` receives the facts known so far and returns a decision, or `Gather` with the one fact that it needs next:
+facts that cost more come later. The facts are in `facts`. Gathering them is left to `gather`, acting on the decision to
+`prepare`, which of the queued files comes next to `queue`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from assetsync.core.backoff import LONGEST, WELL_WITHIN
+from assetsync.core.doubt import UNPROCESSED_PATIENCE
+from assetsync.core.names import printable
+from assetsync.core.settled import EMPTY, KEEPS_CHANGING, MOST_CUTS, rest_after, rested
+from assetsync.ledger.rows import FileRow
+from assetsync.model import FileStat
+from assetsync.sync.upload.facts import (
+    Absent,
+    Changed,
+    Content,
+    EqualAsset,
+    EqualVersion,
+    Fact,
+    Facts,
+    ListedAgain,
+    MayBeUploadOf,
+    Resembles,
+    Unreadable,
+)
+from assetsync.text import moment
+from assetsync.tree.body import difference
+
+_LATER = 60.0
+"""Seconds until the next try for a file that waits for the next scan, or for its folder of the service."""
+
+_SOON = 5.0
+"""Seconds, at least, until the next try for a file that waits for another upload to be decided."""
+
+_MOST_NAMED = 3
+"""Maximum number of assets that a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """No decision yet: the fact that is needed next."""
+
+    fact: Fact
+
+
+class Send:
+    """The file is sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The file is looked at again at `until` (seconds since the epoch); `why` is the sentence for an operator.
+
+    `behind`: later files of its size wait with it, because they may be what is being uploaded as that version.
+    """
+
+    until: float
+    why: str
+    behind: FileRow | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The file is blocked for a reason word and sentence; with `due_at` it is tried again then (see `Queue.hold`)."""
+
+    reason: str
+    detail: str
+    due_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """The equal version `old` takes the path of the file, asset and all; `md5` is the content of both."""
+
+    old: FileRow
+    md5: str
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """The asset becomes the asset of the file with this `md5`; `by_name` if only its name and size show that."""
+
+    assetid: str
+    md5: str
+    by_name: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """The path holds another version now, which is queued in place of this one."""
+
+    found: FileStat
+
+
+class Vanished:
+    """The file is gone from the tree."""
+
+
+Decision = Send | Wait | Block | TakeOver | Adopt | Requeue | Vanished
+
+
+def decide(facts: Facts) -> Decision | Gather:
+    """Return what becomes of the file, or the fact that is needed next."""
+    for rule in _RULES:
+        decision = rule(facts)
+        if decision is not None:
+            return decision
+    return Send()
+
+
+def _mapped(facts: Facts) -> Decision | None:
+    if facts.mapping is None or facts.mapping.destfolderid != facts.row.destfolderid:
+        return Wait(facts.now + _LATER, "its mapping has changed: the next scan assigns its folder")
+    return None
+
+
+def _rested(facts: Facts) -> Decision | Gather | None:
+    """Let a file that changes often wait until it has rested."""
+    row, settle, now = facts.row, facts.settle, facts.now
+    if row.send_again:
+        return None
+    if facts.past_uploads is None:
+        return Gather(Fact.PAST_UPLOADS)
+    if not facts.past_uploads and settle <= LONGEST:
+        # Most files are new. A file is queued only once it has rested for `settle`.
+        return None
+    rest = rest_after(facts.past_uploads, settle, now)
+    if rest.seconds <= settle <= LONGEST and not rest.is_blocked:
+        # A file is queued only once it has rested for `settle`, so it has rested long enough.
+        return None
+    wait = rest.seconds - rested(row.stat, row.queued_at, facts.past_uploads, now)
+    if wait <= 0:
+        return None
+    if rest.is_blocked:
+        detail = (
+            f"it changed during each of its last {MOST_CUTS} uploads or more, each of which may have left a damaged"
+            " asset: it is sent once unchanged for an hour"
+        )
+        return Block(KEEPS_CHANGING, detail, now + wait)
+    # Wait in steps: a due time further away would count as set by a clock that has since been set back.
+    detail = f"changes often: waits until {moment(now + wait)}, longer if it changes again"
+    return Wait(now + min(wait, WELL_WITHIN), detail)
+
+
+def _not_being_processed(facts: Facts) -> Decision | Gather | None:
+    """Let a file wait for an unprocessed asset of its name, for a day; it cannot be compared before."""
+    listing, now = facts.listing, facts.now
+    if listing is None:
+        return Gather(Fact.LISTING)
+    if listing.is_running:
+        return Wait(now + _LATER, "waits until its folder of the service has been listed")
+    if listing.unprocessed is None:
+        return None
+    if now - (listing.since or now) <= UNPROCESSED_PATIENCE:
+        detail = f"the service still works on {listing.unprocessed}, an asset of this name that may be this file"
+        return Wait(now + _LATER, detail)
+    detail = (
+        f"the folder has held {listing.unprocessed} of the same name for 24 hours without the service processing it, so"
+        " that it cannot be told whether it is this file: look there, then `assetsync retry PATH`, or"
+        " `assetsync retry --send-again PATH`"
+    )
+    return Block("unprocessed", detail)
+
+
+def _there(facts: Facts) -> Decision | Gather | None:
+    disk = facts.disk
+    if disk is None:
+        return Gather(Fact.DISK)
+    if isinstance(disk, Unreadable):
+        return Block("unreadable", disk.detail)
+    if disk is Absent.FOLDER:
+        # A disk may have been unmounted with all its files: the next scan and the brake decide.
+        detail = "it is not there, nor is anything else in its mapped folder: the next scan decides"
+        return Wait(facts.now + _LATER, detail)
+    if isinstance(disk, Absent):
+        return Vanished()
+    return Requeue(disk) if difference(facts.row.stat, disk) else None
+
+
+def _accepted_size(facts: Facts) -> Decision | None:
+    size, most = facts.row.size, facts.rules.max_file_size
+    if size == 0:
+        return Block(*EMPTY)
+    if most is not None and size > most:
+        detail = (
+            f"the file has {size:,} bytes and upload.max_file_size is {most:,}:"
+            " raise the limit, then `assetsync retry` it, or ignore the file"
+        )
+        return Block("too_large", detail)
+    return None
+
+
+def _read_whole(facts: Facts) -> Decision | Gather | None:
+    content = facts.content
+    if content is None:
+        return Gather(Fact.CONTENT)
+    if isinstance(content, Changed):
+        return Requeue(content.found)
+    if isinstance(content, Unreadable):
+        return Block("unreadable", content.detail)
+    if isinstance(content, MayBeUploadOf):
+        # If an upload was cut before its file was read to the end, and its path holds another file now, only the
+        # service can show what was sent.
+        detail = (
+            f"may be what was being uploaded as {printable(content.other.path)}: waits until that is decided"
+            " (`assetsync doubt list`)"
+        )
+        pause = min(_LATER, max(_SOON, (facts.now - facts.row.queued_at) / 4))
+        return Wait(facts.now + pause, detail, content.other)
+    return None
+
+
+def _not_in_the_service(facts: Facts) -> Decision | Gather | None:
+    """Use equal content of the service, or let the file wait until it is known whether there is any."""
+    if facts.row.send_again:
+        return None
+    equal, md5 = facts.equal, facts.content.md5 if isinstance(facts.content, Content) else None
+    if equal is None:
+        return Gather(Fact.EQUAL)
+    if isinstance(equal, EqualVersion) and md5 is not None:
+        return TakeOver(equal.row, md5)
+    if isinstance(equal, EqualAsset) and md5 is not None:
+        return Adopt(equal.assetid, md5, equal.by_name)
+    if isinstance(equal, MayBeUploadOf):
+        detail = (
+            f"an equal asset may be what was uploaded as {printable(equal.other.path)}: waits until that is decided"
+        )
+        return Wait(facts.now + _SOON, detail)
+    if isinstance(equal, Resembles):
+        return _resembling(equal, facts.now)
+    if isinstance(equal, ListedAgain):
+        detail = (
+            f"its folder was listed again: the last audit did not show {equal.assetid}, which seemed to be this file"
+        )
+        return Wait(facts.now, detail)
+    if isinstance(equal, Unreadable):
+        detail = (
+            f"{equal.detail}; what was uploaded from there may have been moved here:"
+            " `assetsync retry --send-again PATH` uploads it in any case"
+        )
+        return Block("unreadable", detail)
+    if facts.replaces is not None and not facts.rules.resend_changed:
+        detail = (
+            f"it changed since it was uploaded as {facts.replaces}, and policy.on_change is report:"
+            " `assetsync retry --send-again PATH` uploads it as a new asset"
+        )
+        return Block("changed", detail)
+    return None
+
+
+def _resembling(found: Resembles, now: float) -> Decision:
+    first, *others = found.assets
+    if found.upload_of is not None:
+        path = printable(found.upload_of.path)
+        return Wait(now + _SOON, f"{first.assetid} may be what is uploaded as {path}: waits until that is decided")
+    what = "of the same name and size" if first.is_exact else "of the same size, whose name may be the file's"
+    ids = [one.assetid for one in (first, *others)]
+    more = f" and {len(ids) - _MOST_NAMED:,} more" * (len(ids) > _MOST_NAMED)
+    named = "" if first.is_exact else f" ({printable(first.name)})"
+    detail = (
+        f"the folder holds {', '.join(ids[:_MOST_NAMED])}{more}{named} {what}, and the service gives no MD5 to tell"
+        " whether it is this file: `assetsync reconcile --adopt` takes such assets over,"
+    )
+    if not first.is_exact:
+        detail += " where one asset fits one file, `assetsync doubt resolve PATH --asset ID` takes over the one named,"
+    return Block("resembles", f"{detail} `assetsync retry --send-again PATH` uploads")
+
+
+def _described(facts: Facts) -> Decision | Gather | None:
+    """Let a file wait for its sidecar: metadata cannot be sent afterwards."""
+    sidecars, now = facts.sidecars, facts.now
+    if sidecars is None:
+        return Gather(Fact.METADATA)
+    if sidecars.settles_in:
+        return Wait(now + sidecars.settles_in, "waits until its sidecar has settled (watch.settle)")
+    if sidecars.metadata is None:
+        return Block("sidecar", sidecars.mistake)
+    # An empty sidecar was opened but not written yet: it does not count.
+    has_come = sidecars.metadata.has_own and not sidecars.metadata.own_is_empty
+    waited = now - facts.row.queued_at
+    # A file queued in the future was queued by a clock that has since been set back: do not wait.
+    may_come = facts.mapping is not None and facts.mapping.sidecars and 0 <= waited < facts.rules.sidecar_wait
+    if may_come and not has_come:
+        # When the sidecar appears, the file is due at once.
+        until = now + min(facts.rules.sidecar_wait - waited, LONGEST)
+        return Wait(until, "waits for its sidecar, watch.sidecar_wait at most")
+    return None
+
+
+_RULES: tuple[Callable[[Facts], Decision | Gather | None], ...] = (
+    _mapped,
+    _rested,
+    _not_being_processed,
+    _there,
+    _accepted_size,
+    _read_whole,
+    _not_in_the_service,
+    _described,
+)

@@ -1,0 +1,164 @@
+"""What can be known of a queued file before it is sent, as values.
+
+`gather` fills them in, `decide` reads them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, StrEnum, auto
+
+from assetsync.core.settled import PastUpload
+from assetsync.ledger.equal_content import Resembling
+from assetsync.ledger.rows import FileRow
+from assetsync.model import FileStat, Mapping
+from assetsync.sync.intake.sidecars import FileMetadata
+
+
+class Fact(StrEnum):
+    """A fact that `decide` may need, in the order of their cost."""
+
+    PAST_UPLOADS = "past uploads"
+    LISTING = "listing"
+    DISK = "disk"
+    CONTENT = "content"
+    EQUAL = "equal"
+    METADATA = "metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What the listing of the destination folder shows of a file.
+
+    `unprocessed` is an asset of the file's name that the service still processes, first seen at `since` (seconds since
+    the epoch). `is_running`: another worker lists the folder, so that nothing is known yet.
+    """
+
+    unprocessed: str | None = None
+    since: float | None = None
+    is_running: bool = False
+
+
+class Absent(Enum):
+    """What is at the path of a file that is not there: the file alone is gone, or its whole mapped folder."""
+
+    FILE = auto()
+    FOLDER = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """The file, or one that may have been moved to its path, cannot be read; `detail` is the error as a sentence."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The MD5 of the file as upper-case hex; None for a large file if the service cannot have an equal one."""
+
+    md5: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The file changed while it was read; the path holds `found` now."""
+
+    found: FileStat
+
+
+@dataclass(frozen=True, slots=True)
+class MayBeUploadOf:
+    """The undecided upload of another version may have stored the same content."""
+
+    other: FileRow
+
+
+@dataclass(frozen=True, slots=True)
+class EqualVersion:
+    """A version of equal content whose path holds another file now, or none."""
+
+    row: FileRow
+
+
+@dataclass(frozen=True, slots=True)
+class EqualAsset:
+    """An asset of equal content that no row owns; `by_name` if only its name and size show that."""
+
+    assetid: str
+    by_name: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Resembles:
+    """Assets of the file's size and name whose content is unknown, most likely first; an operator decides.
+
+    `upload_of` is a version whose undecided upload may have made the first one.
+    """
+
+    assets: Sequence[Resembling]
+    upload_of: FileRow | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedAgain:
+    """The folder was just listed again, because its newest audit did not show an asset that seemed to be the file.
+
+    Everything that is known of the file may have changed with that listing.
+    """
+
+    assetid: str
+
+
+class NothingEqual:
+    """The service has no equal content that this file could use."""
+
+
+Equal = EqualVersion | EqualAsset | MayBeUploadOf | Resembles | Unreadable | ListedAgain | NothingEqual
+
+
+@dataclass(frozen=True, slots=True)
+class SidecarState:
+    """The merged metadata of a file, or the mistake in its sidecars.
+
+    `settles_in`: seconds until a sidecar that may still be written is settled; 0 if there is none.
+    """
+
+    metadata: FileMetadata | None
+    mistake: str = ""
+    settles_in: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The configured rules for sending: `settle`, `settles` and `sidecar_wait` in seconds, `max_file_size` in bytes.
+
+    `settles` holds the settle time of each mapping, in the order of the mappings; `settle` applies to sidecars.
+    """
+
+    settle: float
+    settles: Sequence[float]
+    sidecar_wait: float = 0.0
+    max_file_size: int | None = None
+    resend_changed: bool = True
+
+
+@dataclass(slots=True)
+class Facts:
+    """What is known of a queued file at `now` (seconds since the epoch); None for a fact that was not gathered yet.
+
+    `mapping` is the mapping of its path, with its `settle` time in seconds; None if the path is not mapped.
+    `replaces` is the asset of an earlier version of the path; it comes with `equal`.
+    """
+
+    row: FileRow
+    rules: Rules
+    now: float
+    mapping: Mapping | None
+    settle: float
+    past_uploads: Sequence[PastUpload] | None = None
+    listing: Listing | None = None
+    disk: FileStat | Absent | Unreadable | None = None
+    content: Content | Changed | MayBeUploadOf | Unreadable | None = None
+    equal: Equal | None = None
+    replaces: str | None = None
+    sidecars: SidecarState | None = None

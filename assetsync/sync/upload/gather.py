@@ -1,0 +1,245 @@
+"""Gather the facts on a file that `decide` asks for: from the ledger, the tree, its sidecars and its folder's listing.
+
+Nothing is written, except what a listing of the folder records. The file stays open, so that the file which is sent is
+the file on which was decided.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from assetsync.core.metadata import SUFFIX, folder_sidecars, sidecar_for
+from assetsync.core.names import sent_name
+from assetsync.core.settled import is_settled
+from assetsync.errors import FileChanged, FileUnreadable, NotRegular, RootMissing, SidecarError
+from assetsync.ledger.queue import Intent
+from assetsync.ledger.rows import FileRow
+from assetsync.model import FileStat, UploadRequest
+from assetsync.sync.context import Context
+from assetsync.sync.intake.sidecars import Sidecars
+from assetsync.sync.upload.dedupe import Dedupe
+from assetsync.sync.upload.facts import (
+    Absent,
+    Changed,
+    Content,
+    Fact,
+    Facts,
+    MayBeUploadOf,
+    NothingEqual,
+    SidecarState,
+    Unreadable,
+)
+from assetsync.sync.upload.folder_listing import FolderListing
+from assetsync.tree.body import SMALL, FileBody, digest
+from assetsync.tree.safe_open import OpenFile
+
+_WRITTEN_PATIENCE = 60.0
+"""Seconds beyond `settle` after which a file no longer waits for an unsettled sidecar."""
+
+_MOST_WRITTEN = 10_000
+_NOW = 0.05
+_AGAIN = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A file that may be sent: the intent to commit first, the form, and the body over the open file.
+
+    `sidecar_changes` is the count of changes before the metadata was read.
+    """
+
+    row: FileRow
+    intent: Intent
+    request: UploadRequest
+    body: FileBody
+    file: OpenFile
+    sidecar_changes: int
+
+
+class UnsettledSidecars:
+    """Sidecars that may be incomplete, because they were written just now; shared by all workers."""
+
+    def __init__(self, context: Context, settle: float) -> None:
+        self._tree = context.tree
+        self._clock = context.clock
+        self._settle = settle
+        # Per unsettled sidecar: when the wait for it began, and when it was last checked (steady seconds).
+        self._since: dict[bytes, tuple[float, float]] = {}
+
+    def settle_in(self, sidecars: Sequence[bytes]) -> float:
+        """Return the seconds until all of these sidecars are settled; 0 if no wait is needed, or past the time-out."""
+        return max(map(self._settles_in, sidecars), default=0.0)
+
+    def _settles_in(self, sidecar: bytes) -> float:
+        settle, now, steady = self._settle, self._clock.now(), self._clock.steady()
+        if not settle:
+            return 0.0
+        try:
+            found = self._tree.lstat(sidecar)
+        except (FileUnreadable, RootMissing):
+            return 0.0
+        if found is None or is_settled(found, now, settle):
+            self._since.pop(sidecar, None)
+            return 0.0
+        if len(self._since) > _MOST_WRITTEN:
+            self._since.clear()
+        patience = settle + _WRITTEN_PATIENCE
+        since, asked = self._since.get(sidecar, (steady, steady))
+        # If the last check was longer ago than the time-out, this is a new write, and the wait begins anew.
+        since = steady if steady - asked > patience else since
+        self._since[sidecar] = since, steady
+        if steady - since >= patience:
+            return 0.0
+        # A sidecar dated before 1970 or in the future never settles: wait at least a second in any case.
+        left = max(found.mtime_ns, found.ctime_ns) / 1e9 + settle - now
+        return max(_AGAIN, min(left, settle))
+
+
+class Sources(NamedTuple):
+    """Where the facts come from, beside the tree and the ledger of the context."""
+
+    context: Context
+    sidecars: Sidecars
+    folder_listing: FolderListing
+    dedupe: Dedupe
+    unsettled: UnsettledSidecars
+
+
+class Gathering:
+    """The facts on one file, gathered as `decide` asks for them; `close` closes the file, if it was opened."""
+
+    def __init__(self, sources: Sources, facts: Facts) -> None:
+        self._sources = sources
+        self._context = sources.context
+        self._ledger = sources.context.ledger
+        self._tree = sources.context.tree
+        self._sidecars = sources.sidecars
+        self._facts = facts
+        self._file: OpenFile | None = None
+        self._body: FileBody | None = None
+        self._opened_at = 0.0
+        self._sidecar_changes = 0
+
+    def gather(self, fact: Fact) -> None:
+        """Add a fact. Raise ReadStopped, and the errors of `Preparer.prepare`."""
+        facts, row = self._facts, self._facts.row
+        try:
+            match fact:
+                case Fact.PAST_UPLOADS:
+                    facts.past_uploads = self._ledger.queue.uploads_of(row)
+                case Fact.LISTING:
+                    self._sources.folder_listing.ensure(row.destfolderid)
+                    facts.listing = self._sources.folder_listing.shows_of(row)
+                case Fact.DISK:
+                    facts.disk = self._open()
+                case Fact.CONTENT:
+                    facts.content = self._read()
+                case Fact.EQUAL:
+                    md5 = facts.content.md5 if isinstance(facts.content, Content) else None
+                    facts.equal = NothingEqual() if md5 is None else self._sources.dedupe.find(row, md5)
+                    if not facts.rules.resend_changed:
+                        older = (old for old in self._ledger.reports.of_path(row.path) if old.id != row.id)
+                        facts.replaces = next((old.assetid for old in older if old.assetid is not None), None)
+                case Fact.METADATA:
+                    facts.sidecars = self._metadata()
+        except RootMissing:
+            # The root may disappear after the file was opened.
+            facts.disk = Absent.FOLDER
+        facts.now = self._context.clock.now()
+
+    def ready(self) -> Ready:
+        """Return the file of which all facts are known."""
+        row, content, sidecars = self._facts.row, self._facts.content, self._facts.sidecars
+        assert isinstance(content, Content), "the content is gathered before a file is sent"
+        assert sidecars is not None, "the metadata is gathered before a file is sent"
+        assert sidecars.metadata is not None, "a file with a mistake in its metadata is not sent"
+        assert self._body is not None, "the body is read before a file is sent"
+        name, boundary, metadata = sent_name(row.path.rpartition(b"/")[2]), self._context.token(), sidecars.metadata
+        intent = Intent(row.id, row.destfolderid, name, boundary, row.stat, content.md5, metadata.digest)
+        request = UploadRequest(row.destfolderid, name, boundary, metadata.fields, metadata.language, metadata.options)
+        return Ready(row, intent, request, self._body, self._opened(), self._sidecar_changes)
+
+    def close(self) -> None:
+        """Close the file, if it was opened."""
+        if self._file is not None:
+            self._file.close()
+
+    def _opened(self) -> OpenFile:
+        assert self._file is not None, "the file is opened before it is read"
+        return self._file
+
+    def _open(self) -> FileStat | Absent | Unreadable:
+        row, mapping = self._facts.row, self._facts.mapping
+        assert mapping is not None, "a file without a mapping is not looked at"
+        self._sidecar_changes, self._opened_at = self._sidecars.changes, self._context.clock.steady()
+        # Hashing a large file may take minutes: look for its sidecar only after that.
+        suffix = SUFFIX if mapping.sidecars and row.size <= SMALL else b""
+        try:
+            self._file = self._tree.open(row.path, sidecar_suffix=suffix)
+        except NotRegular:
+            return Absent.FILE
+        except FileUnreadable as error:
+            if not error.vanished:
+                return Unreadable(str(error))
+            return Absent.FILE if self._holds_anything(mapping.path) else Absent.FOLDER
+        return self._file.stat
+
+    def _read(self) -> Content | Changed | MayBeUploadOf | Unreadable:
+        """Read a small file whole, and hash a large file if the service may have an equal one."""
+        row, file = self._facts.row, self._opened()
+        self._body = FileBody(file, row.stat)
+        try:
+            md5 = self._body.load()
+            equal_content = self._ledger.equal_content
+            if md5 is None and not row.send_again and equal_content.has_size(row.id, row.destfolderid, row.size):
+                if (other := self._undecided()) is not None:
+                    return MayBeUploadOf(other)
+                md5 = digest(file, row.stat, stop=self._context.heartbeat.tick, tap=self._context.progress.hashed)
+                # Ask again, because hashing may take long.
+                if (other := self._undecided()) is not None:
+                    return MayBeUploadOf(other)
+        except FileChanged:
+            return Changed(file.restat())
+        except FileUnreadable as error:
+            return Unreadable(str(error))
+        return Content(md5)
+
+    def _undecided(self) -> FileRow | None:
+        """Return a version whose undecided upload may have been the same file, None without one."""
+        for other in self._ledger.equal_content.unread(self._facts.row):
+            try:
+                if not self._sources.dedupe.still_holds(other):
+                    return other
+            except FileUnreadable:
+                # The other file may have been moved here: wait for its upload if its path cannot be read.
+                return other
+        return None
+
+    def _metadata(self) -> SidecarState:
+        row, mapping, clock = self._facts.row, self._facts.mapping, self._context.clock
+        assert mapping is not None, "a file without a mapping has no metadata"
+        # The steps since the file was opened may have taken long, and a sidecar may have appeared meanwhile.
+        is_now = self._sidecars.changes == self._sidecar_changes and clock.steady() - self._opened_at < _NOW
+        try:
+            metadata = self._sidecars.metadata_of(row.path, mapping, is_alone=self._opened().is_alone and is_now)
+        except SidecarError as error:
+            written = [sidecar_for(row.path), *folder_sidecars(row.path)]
+            return SidecarState(None, str(error), self._sources.unsettled.settle_in(written))
+        written = [sidecar_for(row.path)] if metadata.has_own else []
+        # A folder sidecar with a time in the future does not count as being written: every file of the folder would
+        # wait.
+        if abs(clock.now() - metadata.folders_written) < self._facts.rules.settle:
+            written += folder_sidecars(row.path)
+        return SidecarState(metadata, settles_in=self._sources.unsettled.settle_in(written))
+
+    def _holds_anything(self, folder: bytes) -> bool:
+        try:
+            fd = self._tree.open_folder(folder)
+        except (OSError, RootMissing):
+            return False
+        try:
+            with os.scandir(fd) as entries:
+                return next(entries, None) is not None
+        finally:
+            os.close(fd)
