@@ -18,7 +18,7 @@ from assetsync.core.settled import HOUR, KEEPS_CHANGING
 from assetsync.errors import ServiceElsewhere, ServiceError
 from assetsync.ledger.ledger import Ledger
 from assetsync.model import Clock, Meter, Service
-from assetsync.parts import claim_of, make_plan, make_tree
+from assetsync.parts import claim_of, make_plan, make_rules, make_tree
 from assetsync.sync.brakes import Brakes, Limits
 from assetsync.sync.context import Context, Heartbeat, NullMeter
 from assetsync.sync.doubts.resolver import Resolver
@@ -37,7 +37,6 @@ from assetsync.sync.rescan import Rescan
 from assetsync.sync.root_identity import RootIdentity
 from assetsync.sync.runtime_state import RuntimeState
 from assetsync.sync.service_identity import ServiceIdentity
-from assetsync.sync.upload.facts import Rules
 from assetsync.sync.upload.folder_listing import FolderListing
 from assetsync.sync.upload.limits import CircuitBreaker, DoubtLimit, RateLimiter
 from assetsync.sync.upload.prepare import Preparer
@@ -45,7 +44,6 @@ from assetsync.sync.upload.queue import Selection, UploadQueue
 from assetsync.sync.upload.results import ResultRecorder
 from assetsync.sync.upload.uploader import Uploader
 from assetsync.sync.upload.worker import UploadContext
-from assetsync.tree.filesystem import network_mounts
 
 log = structlog.get_logger(__name__)
 
@@ -54,7 +52,6 @@ _SENT_AGAIN = ("unreadable", "sidecar")
 been a folder or a pipe."""
 _LOOKED_FOR_AGAIN = ("unprocessed",)
 """Reasons for a block that are looked up again: after a day the asset may be processed, or deleted."""
-_NETWORK_SETTLE = 60.0
 """Seconds for which a file rests at least on a network file system, whose times and events lag."""
 _MISSING_KEPT = 10_000
 
@@ -196,33 +193,17 @@ def build(
     brake, resend_moved = config.brake, config.policy.on_move == "upload"
     limits = Limits(brake.max_new_files, brake.max_vanished, brake.max_vanished_share, resend_moved)
     brakes = Brakes(context, plan, limits)
-    least = _NETWORK_SETTLE if network_mounts(bytes(config.root)) else 0.0
-    settle, *settles = (
-        max(rest, least) if rest else 0.0
-        for rest in (config.watch.settle, *(mapping.settle for mapping in plan.mappings.all))
-    )
+    sending = make_rules(config)
     settling = Settling()
     # Missing files above the limit are kept too: they are recorded after `resume`.
-    rules = IntakeRules(settles, resend_moved, max(brake.max_vanished, _MISSING_KEPT))
+    rules = IntakeRules(sending.settles, resend_moved, max(brake.max_vanished, _MISSING_KEPT))
     # Scans and looks at single paths use separate intakes: they run side by side and meet in the ledger.
     intake, single_looks = (Intake(context, plan, settling, rules, sidecars.forget) for _ in range(2))
     intake.allows_takeover = single_looks.allows_takeover = brakes.allows_takeover
 
     # Queued files are sent.
     workers, window = config.upload.workers, config.upload.window
-    preparer = Preparer(
-        context,
-        plan.mappings,
-        sidecars,
-        folder_listing,
-        Rules(
-            settle=settle,
-            settles=settles,
-            sidecar_wait=config.watch.sidecar_wait,
-            max_file_size=config.upload.max_file_size,
-            resend_changed=config.policy.on_change == "upload",
-        ),
-    )
+    preparer = Preparer(context, plan.mappings, sidecars, folder_listing, sending)
     upload_queue = UploadQueue(ledger, clock, most_long=workers - 1 if workers > 1 else None)
     doubt_limit = DoubtLimit(ledger.doubts, MostDoubts.of(workers, len(folders)))
     selection = Selection(clock, upload_queue, circuit_breaker, doubt_limit, lambda: folder_listing.being_listed)

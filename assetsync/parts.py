@@ -15,12 +15,19 @@ from assetsync.config.models import SiteConfig, mappings
 from assetsync.core.mapping import Mappings, Plan
 from assetsync.errors import RootMissing
 from assetsync.ledger.site_claims import Claim
+from assetsync.model import Clock
 from assetsync.sync.duplicate_sites import make_claim
 from assetsync.text import printable, user_name
+from assetsync.tree.filesystem import network_mounts
 from assetsync.tree.safe_open import Tree
 
 if TYPE_CHECKING:
+    from assetsync.ledger.ledger import Ledger
     from assetsync.service.client import HttpService
+    from assetsync.sync.upload.facts import Rules
+    from assetsync.sync.upload.preview import Preview
+
+_NETWORK_SETTLE = 60.0
 
 
 def make_service(config: SiteConfig, key: SecretStr) -> "HttpService":
@@ -71,6 +78,34 @@ def _let_in(root: Path) -> str:
     above = f"setfacl -m u:{user}:x {' '.join(closed)} && " if closed else ""
     command = f"{above}setfacl -R -m u:{user}:rX,d:u:{user}:rX {shlex.quote(str(root))}"
     return f"let the user {user} in, as root: {command}"
+
+
+def make_rules(config: SiteConfig) -> "Rules":
+    """Return the rules for sending. On network file systems a file rests at least a minute, unless it need not rest."""
+    from assetsync.sync.upload.facts import Rules  # noqa: PLC0415 - few commands need them
+
+    least = _NETWORK_SETTLE if network_mounts(bytes(config.root)) else 0.0
+    settle, *settles = (
+        max(rest, least) if rest else 0.0
+        for rest in (config.watch.settle, *(mapping.settle for mapping in mappings(config)))
+    )
+    return Rules(
+        settle=settle,
+        settles=settles,
+        sidecar_wait=config.watch.sidecar_wait,
+        max_file_size=config.upload.max_file_size,
+        resend_changed=config.policy.on_change == "upload",
+    )
+
+
+def make_preview(config: SiteConfig, ledger: "Ledger", clock: Clock) -> "Preview":
+    """Return the preview of what becomes of files."""
+    from assetsync.sync.intake.sidecars import Sidecars  # noqa: PLC0415 - few commands need one
+    from assetsync.sync.upload.preview import Preview  # noqa: PLC0415
+
+    tree = make_tree(config)
+    sidecars = Sidecars(tree, clock, config.service.metadata_fields.table())
+    return Preview(ledger, tree, clock, Mappings(mappings(config)), sidecars, rules=make_rules(config))
 
 
 def make_plan(config: SiteConfig) -> Plan:

@@ -2,14 +2,14 @@
 
 import pytest
 
-from assetsync import app
+from assetsync import parts
 from assetsync.model import State
 from assetsync.sync.upload.queue import Step
 
 
 @pytest.mark.parametrize(("mounts", "rest"), [([], 7.0), ([b"share"], 60.0)])
 def test_files_rest_longer_on_network_file_system(make_world, monkeypatch, mounts, rest):
-    monkeypatch.setattr(app, "network_mounts", lambda _root: mounts)
+    monkeypatch.setattr(parts, "network_mounts", lambda _root: mounts)
     assert make_world(watch={"settle": "7s"}).site.preparer._rules.settle == rest
 
 

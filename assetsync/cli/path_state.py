@@ -26,9 +26,11 @@ from assetsync.ledger.reports import Brake
 from assetsync.ledger.rows import AttemptRow, FileRow
 from assetsync.ledger.runs import Pause
 from assetsync.model import Mapping, State, Wanted
-from assetsync.parts import make_tree
+from assetsync.parts import make_preview, make_tree
 from assetsync.sync.brakes import subject_of
 from assetsync.sync.intake.sidecars import Sidecars
+from assetsync.sync.upload.decide import Block, Wait
+from assetsync.sync.upload.preview import Preview
 from assetsync.text import amount, decoded, moment, on_the_wall, printable
 
 _ATTEMPTS = 20
@@ -148,7 +150,8 @@ def read_path_state(config: SiteConfig, path: bytes) -> PathState:
     with closing(read_ledger(config.ledger, site=config.site)) as ledger:
         rows, brakes, holds = ledger.reports.of_path(path), ledger.reports.brakes(), ledger.reports.holds(now)
         sends = holder_of(ledger.store.path).sends
-        waits = _Waits(config, ledger, now, brakes, holds, ledger.runs.pause_at_hand() if sends else None)
+        pause = ledger.runs.pause_at_hand() if sends else None
+        waits = _Waits(config, ledger, now, brakes, holds, pause, make_preview(config, ledger, SystemClock()))
         versions = [Version(row, ledger.doubts.attempts(row.id, _ATTEMPTS), _next_try(row, waits)) for row in rows]
         below = None if rows else _below(ledger, path, is_there=is_folder)
     subject = None if mapping is None else subject_of(mapping)
@@ -272,6 +275,7 @@ class _Waits:
     brakes: Sequence[Brake]
     holds: dict[str, Hold]
     pause: Pause | None
+    preview: Preview
 
 
 def _next_try(row: FileRow, waits: _Waits) -> NextTry | None:
@@ -305,7 +309,18 @@ def _upload(row: FileRow, waits: _Waits) -> NextTry:
         return NextTry(opens, "window", f"when upload.window opens ({on_the_wall(opens)})")
     if hold is not None:
         return NextTry(due, hold.reason, f"when folder {printable(row.destfolderid)} is tried again")
-    return NextTry(due)
+    return _decided(row, due, waits)
+
+
+def _decided(row: FileRow, due: float, waits: _Waits) -> NextTry:
+    """Return what would become of a version if its turn came now."""
+    match waits.preview.of(row):
+        case Wait(until, why):
+            return NextTry(max(due, until), "waits", why)
+        case Block(reason, detail):
+            return NextTry(due, reason, f"it will be blocked: {printable(detail)}")
+        case _:
+            return NextTry(due)
 
 
 def _stopped(row: FileRow, waits: _Waits) -> tuple[str, str] | None:

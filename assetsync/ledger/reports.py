@@ -197,6 +197,11 @@ class Reports:
         """Return all versions of a path, the current version first."""
         return files_where(self._store, "path = ? ORDER BY wanted = 'yes' DESC, id DESC", path)
 
+    def asset_before(self, row: FileRow) -> str | None:
+        """Return the asset of an earlier version of a row's path, None without one."""
+        older = (old.assetid for old in self.of_path(row.path) if old.id != row.id)
+        return next((assetid for assetid in older if assetid is not None), None)
+
     def blocked(self, limit: int) -> list[FileRow]:
         """Return up to `limit` blocked files, ordered by id."""
         return files_where(self._store, f"{_BLOCKED} ORDER BY id LIMIT ?", limit)

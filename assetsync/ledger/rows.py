@@ -56,6 +56,14 @@ class FileRow(NamedTuple):
     said_digest: str | None
     agreed_folder: str | None
 
+    @classmethod
+    def unsaved(cls, path: bytes, stat: FileStat, destfolderid: str, now: float) -> "FileRow":
+        """Return a version as it would be queued at `now` (seconds since the epoch); the ledger does not have it."""
+        empty: dict[str, Any] = dict.fromkeys(cls._fields)
+        counts = dict.fromkeys(("id", "failures", "attempts", "absences", "crashes", "send_again"), 0)
+        queued = {"state": State.QUEUED, "wanted": Wanted.YES, "due_at": now, "queued_at": now, "folded_name": ""}
+        return cls(**(empty | counts | queued | stat._asdict()))._replace(path=path, destfolderid=destfolderid)
+
     @property
     def metadata_differs(self) -> bool:
         """Whether the metadata that was read last differs from the metadata that was sent."""

@@ -12,9 +12,12 @@ from assetsync.errors import RootElsewhere, RootMissing
 from assetsync.ledger.reports import Counts, Reports
 from assetsync.ledger.runs import Unsettled
 from assetsync.model import State
+from assetsync.parts import make_preview
 from assetsync.status.site_status import undecided_folders, what_is_out_of_sync
 from assetsync.sync.context import Counted
 from assetsync.sync.intake.intake import Planned, ScanResult
+from assetsync.sync.upload.decide import Block, Decision, Gather, Wait
+from assetsync.sync.upload.preview import Preview
 from assetsync.text import printable
 from assetsync.tree.scan_report import ScanReport
 
@@ -116,13 +119,15 @@ def dry_run(site: Site, planned: Callable[[Planned], None] | None = None) -> Rep
     started = context.clock.steady()
     elsewhere = None
     listed: set[bytes] = set()
+    preview = make_preview(site.config, context.ledger, context.clock)
 
     def from_scan(found: Planned) -> None:
         # New files are not kept: the ledger holds none of them, and a first import has millions.
         if found.reason != "new":
             listed.add(found.path)
         if planned is not None:
-            planned(found)
+            is_there = found.action != "vanished"
+            planned(_foreseen(found, preview.of_new(found.path, found.destfolderid)) if is_there else found)
 
     if planned is not None:
         site.intake.planned = from_scan
@@ -139,7 +144,7 @@ def dry_run(site: Site, planned: Callable[[Planned], None] | None = None) -> Rep
             folder = "" if missing.mapping is None else folders[missing.mapping]
             from_scan(Planned("vanished", missing.path, folder, None, "vanished", "its asset stays in the service"))
     if planned is not None:
-        _plan_known(context.ledger.reports, planned, listed)
+        _plan_known(context.ledger.reports, planned, listed, preview)
     counts = context.ledger.reports.counts(context.clock.now())
     would = result.to_send + result.unsettled + counts.of(State.QUEUED)
     report = report_of(
@@ -155,11 +160,25 @@ def dry_run(site: Site, planned: Callable[[Planned], None] | None = None) -> Rep
     return replace(report, would_brake=would_brake, in_sync=report.in_sync and not would_brake)
 
 
-def _plan_known(reports: Reports, planned: Callable[[Planned], None], listed: set[bytes]) -> None:
+def _foreseen(found: Planned, decision: Decision | Gather) -> Planned:
+    """Return the plan for a file that a run would send, if the run would decide otherwise when its turn comes."""
+    match decision:
+        case Block(reason, detail):
+            return found._replace(action="blocked", reason=reason, detail=printable(detail))
+        case Wait(_, why):
+            return found._replace(detail=printable(why))
+        case Gather() if found.action != "hash":
+            return found._replace(action="hash", detail=f"{found.detail}; sent if the service has no equal content")
+        case _:
+            return found
+
+
+def _plan_known(reports: Reports, planned: Callable[[Planned], None], listed: set[bytes], preview: Preview) -> None:
     """Report the files that the ledger holds as queued or blocked, except those that the scan has `listed`."""
     for state, action in ((State.QUEUED, "upload"), (State.BLOCKED, "blocked")):
         for row in reports.files(state):
             if row.path in listed:
                 continue
             detail = printable(row.detail or row.reason or "waits to be sent")
-            planned(Planned(action, row.path, row.destfolderid, row.size, row.reason or str(state), detail))
+            found = Planned(action, row.path, row.destfolderid, row.size, row.reason or str(state), detail)
+            planned(_foreseen(found, preview.of(row)) if state is State.QUEUED else found)

@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def tree(site):
-    """A site with one file of each kind: unchanged, replaced, touched, new, empty, vanished, renamed."""
+    """A site with one file of each kind: unchanged, replaced, touched, new, empty, vanished, renamed, mis-described."""
     for name in ("same", "replaced", "touched", "vanished", "old"):
         site.write(f"{name}.jpg", name.encode())
     assert site.run("reconcile").code == 0
@@ -17,6 +17,8 @@ def tree(site):
     (site.photos / "old.jpg").rename(site.photos / "renamed.jpg")
     site.write("new.jpg", b"new bytes")
     site.write("empty.jpg", b"")
+    site.write("described.jpg", b"its sidecar is broken")
+    site.write("described.jpg.yaml", b"keywords: [")
     return site
 
 
@@ -28,7 +30,8 @@ def test_each_file_has_a_line_with_its_action(tree):
         "replaced.jpg": "replace",
         "touched.jpg": "hash",
         "new.jpg": "upload",
-        "renamed.jpg": "upload",
+        "renamed.jpg": "hash",
+        "described.jpg": "blocked",
         "empty.jpg": "blocked",
         "vanished.jpg": "vanished",
     }
@@ -41,8 +44,8 @@ def test_objects_have_the_keys_of_the_contract(tree):
     objects = tree.run("reconcile", "--dry-run", "--list", "--json").objects
     assert {tuple(each) for each in objects} == {("action", "path", "destfolderid", "size", "reason", "detail")}
     assert {each["path"]: each["size"] for each in objects}["photos/vanished.jpg"] is None
-    assert {each["reason"] for each in objects} == {"new", "changed", "touched", "empty_file", "vanished"}
-    assert len(objects) == 6
+    assert {each["reason"] for each in objects} == {"new", "changed", "touched", "empty_file", "sidecar", "vanished"}
+    assert len(objects) == 7
 
 
 def test_queued_and_blocked_files_are_listed(tree):
@@ -50,7 +53,7 @@ def test_queued_and_blocked_files_are_listed(tree):
     tree.nowhere()
     tree.run("reconcile", "--wait", "0s")
     actions = [line.split()[0] for line in tree.run("reconcile", "--dry-run", "--list").out.splitlines()]
-    assert sorted(set(actions)) == ["blocked", "upload"]
+    assert sorted(set(actions)) == ["blocked", "hash", "upload"]
     assert len(actions) >= 4
 
 

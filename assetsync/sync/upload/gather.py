@@ -5,17 +5,17 @@ the file on which was decided.
 """
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from assetsync.core.mapping import Mappings
 from assetsync.core.metadata import SUFFIX, folder_sidecars, sidecar_for
 from assetsync.core.names import sent_name
 from assetsync.core.settled import is_settled
 from assetsync.errors import FileChanged, FileUnreadable, NotRegular, RootMissing, SidecarError
 from assetsync.ledger.queue import Intent
 from assetsync.ledger.rows import FileRow
-from assetsync.model import FileStat, UploadRequest
+from assetsync.model import Clock, FileStat, Mapping, UploadRequest
 from assetsync.sync.context import Context
 from assetsync.sync.intake.sidecars import Sidecars
 from assetsync.sync.upload.dedupe import Dedupe
@@ -27,12 +27,13 @@ from assetsync.sync.upload.facts import (
     Facts,
     MayBeUploadOf,
     NothingEqual,
+    Rules,
     SidecarState,
     Unreadable,
 )
 from assetsync.sync.upload.folder_listing import FolderListing
 from assetsync.tree.body import SMALL, FileBody, digest
-from assetsync.tree.safe_open import OpenFile
+from assetsync.tree.safe_open import OpenFile, Tree
 
 _WRITTEN_PATIENCE = 60.0
 """Seconds beyond `settle` after which a file no longer waits for an unsettled sidecar."""
@@ -57,21 +58,57 @@ class Ready:
     sidecar_changes: int
 
 
-class UnsettledSidecars:
-    """Sidecars that may be incomplete, because they were written just now; shared by all workers."""
+def facts_of(row: FileRow, mappings: Mappings, rules: Rules, now: float) -> Facts:
+    """Return the facts on a file that its row and the configuration show."""
+    position = mappings.for_directory(row.path.rpartition(b"/")[0])
+    if position is None:
+        return Facts(row, rules, now, None, rules.settle)
+    return Facts(row, rules, now, mappings.all[position], rules.settles[position])
 
-    def __init__(self, context: Context, settle: float) -> None:
-        self._tree = context.tree
-        self._clock = context.clock
+
+def holds_anything(tree: Tree, folder: bytes) -> bool:
+    """Return whether a folder of the tree can be read and is not empty."""
+    try:
+        fd = tree.open_folder(folder)
+    except (OSError, RootMissing):
+        return False
+    try:
+        with os.scandir(fd) as entries:
+            return next(entries, None) is not None
+    finally:
+        os.close(fd)
+
+
+class SidecarStates:
+    """The metadata of files, and the wait for sidecars that were written just now; shared by all workers."""
+
+    def __init__(self, tree: Tree, clock: Clock, sidecars: Sidecars, settle: float) -> None:
+        self._tree = tree
+        self._clock = clock
+        self._sidecars = sidecars
         self._settle = settle
         # Per unsettled sidecar: when the wait for it began, and when it was last checked (steady seconds).
         self._since: dict[bytes, tuple[float, float]] = {}
 
-    def settle_in(self, sidecars: Sequence[bytes]) -> float:
-        """Return the seconds until all of these sidecars are settled; 0 if no wait is needed, or past the time-out."""
-        return max(map(self._settles_in, sidecars), default=0.0)
+    def of(self, path: bytes, mapping: Mapping, *, is_alone: bool = False) -> SidecarState:
+        """Return the metadata of a file, or the mistake in it. Raise RootMissing.
+
+        `is_alone`: the file was just seen to have no sidecar of its own.
+        """
+        try:
+            metadata = self._sidecars.metadata_of(path, mapping, is_alone=is_alone)
+        except SidecarError as error:
+            written = [sidecar_for(path), *folder_sidecars(path)]
+            return SidecarState(None, str(error), max(map(self._settles_in, written)))
+        written = [sidecar_for(path)] if metadata.has_own else []
+        # A folder sidecar with a time in the future does not count as being written: every file of the folder would
+        # wait.
+        if abs(self._clock.now() - metadata.folders_written) < self._settle:
+            written += folder_sidecars(path)
+        return SidecarState(metadata, settles_in=max(map(self._settles_in, written), default=0.0))
 
     def _settles_in(self, sidecar: bytes) -> float:
+        """Return the seconds until a sidecar is settled; 0 if no wait is needed, or past the time-out."""
         settle, now, steady = self._settle, self._clock.now(), self._clock.steady()
         if not settle:
             return 0.0
@@ -103,7 +140,7 @@ class Sources(NamedTuple):
     sidecars: Sidecars
     folder_listing: FolderListing
     dedupe: Dedupe
-    unsettled: UnsettledSidecars
+    sidecar_states: SidecarStates
 
 
 class Gathering:
@@ -139,8 +176,7 @@ class Gathering:
                     md5 = facts.content.md5 if isinstance(facts.content, Content) else None
                     facts.equal = NothingEqual() if md5 is None else self._sources.dedupe.find(row, md5)
                     if not facts.rules.resend_changed:
-                        older = (old for old in self._ledger.reports.of_path(row.path) if old.id != row.id)
-                        facts.replaces = next((old.assetid for old in older if old.assetid is not None), None)
+                        facts.replaces = self._ledger.reports.asset_before(row)
                 case Fact.METADATA:
                     facts.sidecars = self._metadata()
         except RootMissing:
@@ -182,7 +218,7 @@ class Gathering:
         except FileUnreadable as error:
             if not error.vanished:
                 return Unreadable(str(error))
-            return Absent.FILE if self._holds_anything(mapping.path) else Absent.FOLDER
+            return Absent.FILE if holds_anything(self._tree, mapping.path) else Absent.FOLDER
         return self._file.stat
 
     def _read(self) -> Content | Changed | MayBeUploadOf | Unreadable:
@@ -217,29 +253,9 @@ class Gathering:
         return None
 
     def _metadata(self) -> SidecarState:
-        row, mapping, clock = self._facts.row, self._facts.mapping, self._context.clock
+        row, mapping = self._facts.row, self._facts.mapping
         assert mapping is not None, "a file without a mapping has no metadata"
         # The steps since the file was opened may have taken long, and a sidecar may have appeared meanwhile.
-        is_now = self._sidecars.changes == self._sidecar_changes and clock.steady() - self._opened_at < _NOW
-        try:
-            metadata = self._sidecars.metadata_of(row.path, mapping, is_alone=self._opened().is_alone and is_now)
-        except SidecarError as error:
-            written = [sidecar_for(row.path), *folder_sidecars(row.path)]
-            return SidecarState(None, str(error), self._sources.unsettled.settle_in(written))
-        written = [sidecar_for(row.path)] if metadata.has_own else []
-        # A folder sidecar with a time in the future does not count as being written: every file of the folder would
-        # wait.
-        if abs(clock.now() - metadata.folders_written) < self._facts.rules.settle:
-            written += folder_sidecars(row.path)
-        return SidecarState(metadata, settles_in=self._sources.unsettled.settle_in(written))
-
-    def _holds_anything(self, folder: bytes) -> bool:
-        try:
-            fd = self._tree.open_folder(folder)
-        except (OSError, RootMissing):
-            return False
-        try:
-            with os.scandir(fd) as entries:
-                return next(entries, None) is not None
-        finally:
-            os.close(fd)
+        waited = self._context.clock.steady() - self._opened_at
+        is_now = self._sidecars.changes == self._sidecar_changes and waited < _NOW
+        return self._sources.sidecar_states.of(row.path, mapping, is_alone=self._opened().is_alone and is_now)

@@ -19,7 +19,7 @@ from assetsync.sync.upload.decide import Adopt, Block, Decision, Gather, Requeue
 from assetsync.sync.upload.dedupe import Dedupe
 from assetsync.sync.upload.facts import Facts, Rules
 from assetsync.sync.upload.folder_listing import FolderListing
-from assetsync.sync.upload.gather import Gathering, Ready, Sources, UnsettledSidecars
+from assetsync.sync.upload.gather import Gathering, Ready, SidecarStates, Sources, facts_of
 
 log = structlog.get_logger(__name__)
 
@@ -43,8 +43,8 @@ class Preparer:
         self._folder_listing = folder_listing
         self._rules = rules
         self.dedupe = Dedupe(context, folder_listing)
-        unsettled = UnsettledSidecars(context, rules.settle)
-        self._sources = Sources(context, sidecars, folder_listing, self.dedupe, unsettled)
+        sidecar_states = SidecarStates(context.tree, context.clock, sidecars, rules.settle)
+        self._sources = Sources(context, sidecars, folder_listing, self.dedupe, sidecar_states)
 
     def is_listed(self, destfolderid: str) -> bool:
         """Return whether a file can be prepared for the folder without a listing before."""
@@ -56,10 +56,7 @@ class Preparer:
         Raise ServiceError if the service does not answer, and Unlisted while the folder still has to be listed before
         the first POST into it.
         """
-        position = self._mappings.for_directory(row.path.rpartition(b"/")[0])
-        mapping = None if position is None else self._mappings.all[position]
-        settle = self._rules.settle if position is None else self._rules.settles[position]
-        facts = Facts(row, self._rules, self._clock.now(), mapping, settle)
+        facts = facts_of(row, self._mappings, self._rules, self._clock.now())
         gathering = Gathering(self._sources, facts)
         decision: Decision | Gather | None = None
         try:
