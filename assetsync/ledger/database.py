@@ -11,7 +11,6 @@ import hashlib
 import os
 import sqlite3
 import struct
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -25,6 +24,7 @@ from assetsync.ledger.folder_cache import Invalidation
 from assetsync.ledger.group_commit import Commits, Pending
 from assetsync.ledger.ledger_files import OF_THE_DISK, Epoch, Guard, denied, exists, expect_file, open_or_make, real
 from assetsync.ledger.ledger_metadata import expect_owner, set_fact
+from assetsync.ledger.readers import Readers
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ _FIRST_PAGE, _PAGE = 100, 2000
 
 
 class Database:
-    """An open ledger. Any thread may call `write`; `reader` returns a separate connection for each thread."""
+    """An open ledger. Any thread may read and write: threads share one writing and a few reading connections."""
 
     def __init__(self, path: Path, *, read_only: bool, guard: Guard | None = None) -> None:
         """Open the writing connection, unless `read_only`; the process that holds the lock gives its `guard`."""
@@ -45,9 +45,7 @@ class Database:
         self._guard = guard
         self.held = contextlib.ExitStack()
         """What `close` releases after the last connection."""
-        self._local = threading.local()
-        self._readers: list[sqlite3.Connection] = []
-        self._readers_lock = threading.Lock()
+        self._readers = Readers(lambda: _connect(path, read_only=True, alone=read_only))
         self.found_damage = False
         """Whether SQLite has reported damage of the file since it was opened."""
         self.invalidation = Invalidation()
@@ -58,11 +56,12 @@ class Database:
                 if guard is not None:
                     self.invalidation.install(self._writer)
                     guard.hold(has_log=str(self._writer.execute("PRAGMA journal_mode").fetchone()[0]) == "wal")
-            except sqlite3.Error as error:
+                    self._readers.open_all()
+            except BaseException as error:
+                self._readers.close()
                 self._writer.close()
-                raise self.translate(error) from error
-            except BaseException:
-                self._writer.close()
+                if isinstance(error, sqlite3.Error):
+                    raise self.translate(error) from error
                 raise
             check = guard.expect_in_place if guard is not None else lambda: None
             self._commits = Commits(self._writer, self.translate, last=self.invalidation.settle, check=check)
@@ -104,19 +103,15 @@ class Database:
         assert self._commits is not None, "a ledger that was opened for reading is not written"
         return self._commits.in_one_commit()
 
-    def reader(self) -> sqlite3.Connection:
-        """Return the calling thread's own read connection; callers must not leave a statement unfinished on it."""
-        conn: sqlite3.Connection | None = getattr(self._local, "conn", None)
-        if conn is None:
-            conn = self._local.conn = _connect(self.path, read_only=True, alone=self._writer is None)
-            with self._readers_lock:
-                self._readers.append(conn)
-        return conn
+    def reader(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Lend a reading connection for the block; callers must not leave a statement unfinished on it."""
+        return self._readers.lend()
 
     def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:
         """Return all rows of a bounded query."""
         try:
-            return self.reader().execute(sql, values).fetchall()
+            with self._readers.lend() as conn:
+                return conn.execute(sql, values).fetchall()
         except sqlite3.Error as error:
             raise self.translate(error) from error
 
@@ -149,10 +144,7 @@ class Database:
 
     def close(self) -> None:
         """Close all connections and release the lock."""
-        with self._readers_lock:
-            readers, self._readers = self._readers, []
-        for conn in readers:
-            conn.close()
+        self._readers.close()
         if self._writer is not None:
             if self._guard is not None:
                 self._guard.release()
@@ -203,9 +195,10 @@ def open_beside(path: Path, *, site: str | None = None, writable: bool = False) 
     _expect_ledger(path)
     store = Database(path, read_only=not writable)
     try:
-        integrity.expect_current(path, store.reader())
-        if site is not None:
-            expect_owner(store.reader(), path, site)
+        with store.reader() as conn:
+            integrity.expect_current(path, conn)
+            if site is not None:
+                expect_owner(conn, path, site)
     except sqlite3.Error as error:
         store.close()
         raise store.translate(error) from error

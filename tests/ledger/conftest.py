@@ -1,10 +1,12 @@
 """A real ledger in a fresh folder, and rows in every state that the calls themselves lead to."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from assetsync.ledger.database import Database
 from assetsync.ledger.folders import Hold, hold_folder
 from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.ledger.queue import Intent
@@ -14,6 +16,17 @@ from assetsync.model import Answer, FileStat, Outcome, Sent, SentExtent
 
 NOW = 1_000_000.0
 M1, M2 = "1" * 32, "2" * 32
+
+
+@contextmanager
+def traced(store: Database) -> Iterator[list[str]]:
+    """Give the statements that the calling thread reads with; while it reads alone, it uses a single connection."""
+    statements: list[str] = []
+    with store.reader() as conn:
+        conn.set_trace_callback(statements.append)
+    yield statements
+    with store.reader() as conn:
+        conn.set_trace_callback(None)
 
 
 class Book:

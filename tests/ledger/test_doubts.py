@@ -7,7 +7,7 @@ from assetsync.core.states import Event
 from assetsync.ledger.doubts import grace_of
 from assetsync.model import Asset, State
 
-from .conftest import M1, M2, NOW
+from .conftest import M1, M2, NOW, traced
 
 
 def asset(assetid: str, *, size: int | None = 10, md5: str | None = M1, name: str = "a", folder: str = "F") -> Asset:
@@ -297,10 +297,8 @@ def test_newest_ended_attempts_stay_rivals(book, doubt):
 
 
 def test_rivals_are_found_by_index(book, doubt):
-    reader, asked = book.ledger.store.reader(), []
-    reader.set_trace_callback(asked.append)
-    book.ledger.doubts.competing_attempts(doubt.attempt)
-    reader.set_trace_callback(None)
-    plan = [row[3] for row in reader.execute(f"EXPLAIN QUERY PLAN {asked[-1]}")]
+    with traced(book.ledger.store) as asked:
+        book.ledger.doubts.competing_attempts(doubt.attempt)
+    plan = [row[3] for row in book.ledger.store.rows(f"EXPLAIN QUERY PLAN {asked[-1]}")]
     assert any("attempts_waived" in step for step in plan)
     assert not [step for step in plan if step.startswith("SCAN a") and "INDEX" not in step]

@@ -12,7 +12,7 @@ from assetsync.ledger.folders import Hold
 from assetsync.ledger.queue import NameBusy, Outdated
 from assetsync.model import Answer, Asset, Outcome, Sent, SentExtent, State, Wanted
 
-from .conftest import M1, M2, NOW, accepted
+from .conftest import M1, M2, NOW, accepted, traced
 
 HELD = Outcome(Answer.REFUSED, "unknown_folder", "the service has no such folder:")
 
@@ -387,13 +387,11 @@ def test_unknown_folder_is_listed_first(book, steps, needed):
 def test_frequent_queries_scan_no_table(book, ask):
     book.begin(book.queue(b"there"))
     book.accept(book.queue(b"other"), "A")
-    statements: list[str] = []
     store = book.ledger.store
-    for conn in (store.reader(), store._writer):
-        conn.set_trace_callback(statements.append)
-    ask(book.ledger)
-    for conn in (store.reader(), store._writer):
-        conn.set_trace_callback(None)
+    with traced(store) as statements:
+        store._writer.set_trace_callback(statements.append)
+        ask(book.ledger)
+        store._writer.set_trace_callback(None)
     plans = [
         row["detail"]
         for statement in statements

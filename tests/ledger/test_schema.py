@@ -14,7 +14,7 @@ from assetsync.ledger.database import open_database
 from assetsync.ledger.ledger import open_ledger, read_ledger
 from assetsync.model import State
 
-from .conftest import NOW
+from .conftest import NOW, traced
 
 OLD = Path(__file__).parent / "data" / "m001.sql"
 
@@ -161,13 +161,10 @@ def test_older_release_refuses_migrated_file(old: Path, monkeypatch, opened):
 )
 def test_counts_are_read_without_file_rows(book, ask):
     plans: list[str] = []
-    reader = book.ledger.store.reader()
-    asked: list[str] = []
-    reader.set_trace_callback(asked.append)
-    ask(book.ledger)
-    reader.set_trace_callback(None)
+    with traced(book.ledger.store) as asked:
+        ask(book.ledger)
     for sql in asked:
-        plans += [row[3] for row in reader.execute(f"EXPLAIN QUERY PLAN {sql}")]
+        plans += [row[3] for row in book.ledger.store.rows(f"EXPLAIN QUERY PLAN {sql}")]
     assert any("counted" in plan for plan in plans)
     assert [plan for plan in plans if "files" in plan] == []
 
@@ -223,24 +220,18 @@ def test_writes_of_any_tool_are_counted(book, change, end):
     ids=["waits_longest", "read_back_last"],
 )
 def test_ends_of_a_state_are_found_by_index(book, ask, name):
-    reader = book.ledger.store.reader()
-    asked: list[str] = []
-    reader.set_trace_callback(asked.append)
-    ask(book.ledger)
-    reader.set_trace_callback(None)
-    plans = [row[3] for sql in asked for row in reader.execute(f"EXPLAIN QUERY PLAN {sql}")]
+    with traced(book.ledger.store) as asked:
+        ask(book.ledger)
+    plans = [row[3] for sql in asked for row in book.ledger.store.rows(f"EXPLAIN QUERY PLAN {sql}")]
     assert f"SEARCH {name} USING INDEX files_standing (destfolderid=? AND state=?)" in plans
     assert [plan for plan in plans if plan.startswith("SCAN") and plan != "SCAN c"] == []
 
 
 @pytest.mark.parametrize("said", [{}, {"newest": True}, {"below": 100}, {"newest": True, "below": 100}], ids=str)
 def test_due_query_uses_the_due_index(book, said):
-    reader = book.ledger.store.reader()
-    asked: list[str] = []
-    reader.set_trace_callback(asked.append)
-    book.ledger.queue.due(NOW, 1, **said)
-    reader.set_trace_callback(None)
-    plan = [row[3] for row in reader.execute(f"EXPLAIN QUERY PLAN {asked[-1]}")]
+    with traced(book.ledger.store) as asked:
+        book.ledger.queue.due(NOW, 1, **said)
+    plan = [row[3] for row in book.ledger.store.rows(f"EXPLAIN QUERY PLAN {asked[-1]}")]
     assert "USING INDEX files_due" in plan[0]
     assert not any("TEMP B-TREE" in step for step in plan)
 

@@ -1,6 +1,7 @@
 """The event loop of the uploads: workers, group commit, files prepared ahead, and each kind of stop."""
 
 import asyncio
+import os
 import sqlite3
 import threading
 import time
@@ -544,3 +545,11 @@ def test_ended_run_leaves_no_threads(world):
     write(world, 20)
     run(world)
     wait_until(lambda: threading.active_count() <= before)
+
+
+def test_runs_leave_no_descriptors(world):
+    run(world)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(30):
+        run(world)
+    assert len(os.listdir("/proc/self/fd")) == before

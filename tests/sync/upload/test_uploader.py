@@ -690,8 +690,9 @@ def test_equal_sizes_are_looked_up_by_index(world):
         world.write(f"{number:03}", b"%03d" % number)
     world.scan()
     steps = []
-    reader = world.ledger.store.reader()
-    reader.set_progress_handler(lambda: steps.append(1) and 0, 1)
+    with world.ledger.store.reader() as conn:
+        # While a single thread reads, every query uses this connection.
+        conn.set_progress_handler(lambda: steps.append(1) and 0, 1)
     counts = []
     for _ in range(300):
         before = len(steps)
