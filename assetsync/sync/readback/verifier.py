@@ -94,7 +94,7 @@ class Verifier:
         known = self._ledger.control_samples.read_back_last
         samples = known(_folder_of(rows[0]), _SAMPLES) if needs_index else []
         found = by_id(self._service, [*ids, *(sample.assetid for sample in samples)]) if needs_index else {}
-        stored, added = self._in_database([row for row in rows if row.assetid not in found])
+        stored, added = self._in_database(rows, found)
         rows += added
         now = self._clock.now()
         for row in rows:
@@ -128,8 +128,8 @@ class Verifier:
             log.warning("none of the known assets is shown: an audit is due", searched=len(samples))
         return asks
 
-    def _in_database(self, rows: Sequence[FileRow]) -> tuple[dict[str, Asset], list[FileRow]]:
-        """Look up ids in their folders: by name if there are few, else by a listing of the folder.
+    def _in_database(self, rows: Sequence[FileRow], indexed: Container[str]) -> tuple[dict[str, Asset], list[FileRow]]:
+        """Look up ids that are not `indexed` in their folders: by name if there are few, else by a listing.
 
         The cost of a listing depends on the size of the folder, so a listing decides all due assets of the folder. The
         second value holds the rows that were added for this reason.
@@ -137,8 +137,10 @@ class Verifier:
         found: dict[str, Asset] = {}
         added: list[FileRow] = []
         folders: dict[str, list[FileRow]] = {}
+        taken = {row.id for row in rows}
         for row in rows:
-            folders.setdefault(_folder_of(row), []).append(row)
+            if row.assetid not in indexed:
+                folders.setdefault(_folder_of(row), []).append(row)
         now = self._clock.steady()
         self._put_off = {folder: later for folder, later in self._put_off.items() if later[0] > now}
         for folder, those in folders.items():
@@ -146,15 +148,20 @@ class Verifier:
                 continue
             began = self._clock.steady()
             try:
-                added += self._in_folder(folder, those, found)
+                added += self._in_folder(folder, those, taken, found)
             except ServiceError as error:
                 wait = self._folder_backoff.put_off(folder, error, self._clock.steady() - began)
                 self._put_off[folder] = self._clock.steady() + wait, str(error)
                 log.warning("cannot be read back", destfolderid=folder, detail=str(error))
         return found, added
 
-    def _in_folder(self, folder: str, rows: Sequence[FileRow], found: dict[str, Asset]) -> list[FileRow]:
-        """Look up ids in a folder, and add the assets to `found`, also those shown before a look-up fails."""
+    def _in_folder(
+        self, folder: str, rows: Sequence[FileRow], taken: Container[int], found: dict[str, Asset]
+    ) -> list[FileRow]:
+        """Look up ids in a folder, and add the assets to `found`, also those shown before a look-up fails.
+
+        Return the other due rows of the folder, apart from those `taken` by this step.
+        """
         more: list[FileRow] = []
         ids = {row.assetid for row in rows if row.assetid is not None}
         names = {like_pattern(sent_name(row.path.rpartition(b"/")[2])) for row in rows}
@@ -165,7 +172,7 @@ class Verifier:
         if ids - set(found):
             # There are many names, or a workflow of the service may have renamed an asset: list the whole folder.
             due = self._ledger.assets.to_verify(self._clock.now(), _BY_LISTING_AT_MOST, folder=folder)
-            more = [row for row in due if row.assetid not in ids] if len(names) > _BY_NAME_AT_MOST else []
+            more = [row for row in due if row.id not in taken] if len(names) > _BY_NAME_AT_MOST else []
             ids |= {row.assetid for row in more if row.assetid is not None}
             found.update(of_ids(self._checked_listing.listing(folder), ids))
             if ids - set(found):

@@ -1,9 +1,11 @@
 """Read back and findable: what `verified` means, and what keeps a file from it."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from assetsync.errors import ServiceUnreachable
 from assetsync.model import State
+from assetsync.sync.context import NullMeter
 from assetsync.sync.requests.retry import Retry
 
 VERIFIED, STORED, BLOCKED, IN_DOUBT = State.VERIFIED, State.STORED, State.BLOCKED, State.IN_DOUBT
@@ -511,3 +513,30 @@ def test_index_that_is_not_needed_requests_no_audit(sent):
     world = sent(3, policy={"verified_when": "stored"}, service={"index_lag": None})
     world.live(3)
     assert not save_and_step(world, "new").wants_audit
+
+
+class FindableMeter(NullMeter):
+    """A meter that counts assets that became findable."""
+
+    def __init__(self):
+        self.count = 0
+
+    def findable(self, _seconds: float) -> None:
+        self.count += 1
+
+
+@pytest.mark.parametrize("shown", [1, 12])
+def test_file_shown_by_the_index_is_counted_once(make_world, shown):
+    """The folder is listed for the files that the index lacks; due files of the folder are then read back, too."""
+    world = make_world()
+    world.meter = meter = FindableMeter()
+    for number in range(25):
+        world.write(f"{number}", f"content {number}".encode())
+    world.scan_and_send()
+    for asset in list(world.service.assets.values())[shown:]:
+        asset.indexed_at = None
+    with capture_logs() as logs:
+        result = world.site.verifier.step()
+    lines = [entry["path"] for entry in logs if entry["event"] == "verified"]
+    assert (len(lines), len(set(lines)), meter.count) == (shown, shown, shown)
+    assert (result.looked, result.confirmed) == (25, shown)
