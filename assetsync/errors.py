@@ -12,6 +12,7 @@
     │   ├── FileChanged            a file is not the expected version
     │   ├── NotRegular             the path is not a regular file
     │   └── ReadStopped            a file was not read to its end because the program is to stop
+    ├── OutOfResources             the process lacks file descriptors or memory
     ├── OutputError                the output of a command cannot be written
     ├── LedgerError                the ledger cannot be used
     │   ├── LedgerUnwritable       its disk is full or fails
@@ -35,7 +36,11 @@ A message is a sentence that names the thing at fault; `hint` describes how to f
 into these errors where they arise, with `raise … from`. Logging them is left to the callers that handle them.
 """
 
+import errno
 from collections.abc import Sequence
+from typing import Self
+
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 class AssetsyncError(Exception):
@@ -112,6 +117,25 @@ class NotRegular(TreeError):
 
 class ReadStopped(TreeError):
     """A file was not read to its end because the program was asked to stop."""
+
+
+class OutOfResources(AssetsyncError):
+    """The process or the machine lacks file descriptors or memory; this shows nothing about any file or service."""
+
+    REASON = "out_of_resources"
+    """The reason of the pause that follows."""
+
+    @classmethod
+    def of(cls, error: BaseException | None) -> Self | None:
+        """Return the error if one of this kind caused `error`, at any depth; else None."""
+        while error is not None:
+            if isinstance(error, OSError) and error.errno in _EXHAUSTED:
+                return cls(
+                    f"the process cannot open more files ({error.strerror})",
+                    hint="raise its limit (LimitNOFILE= of the unit, `ulimit -n`) or lower upload.workers",
+                )
+            error = error.__cause__ or error.__context__
+        return None
 
 
 class OutputError(AssetsyncError):

@@ -5,6 +5,7 @@ the secrets redacted, and its exit code is 70, which no result of a run uses.
 """
 
 import os
+import resource
 import shlex
 import signal
 import sys
@@ -48,9 +49,18 @@ def main() -> int:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
+    _raise_limit()
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - open until the process ends
     sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     return run(sys.argv[1:])
+
+
+def _raise_limit() -> None:
+    """Raise the limit of open files as far as this user may: systemd and shells set a low one for old programs."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # In some sandboxes no limit may be set.
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -25,7 +25,7 @@ from assetsync.daemon.loops import HeartbeatService, Loop, Pulse
 from assetsync.daemon.schedule import Schedule
 from assetsync.daemon.systemd import RELOAD, STOP, Notifier, Signals
 from assetsync.daemon.work import Work
-from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerUnwritable
+from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerUnwritable, OutOfResources
 from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.ledger.runs import Refusal
 from assetsync.log import log_uncaught, redact
@@ -159,7 +159,8 @@ class Daemon:
             "tend": work.tend,
             "read-back": work.read_back.step,
         }
-        loops = [self._loop(name, step) for name, step in steps.items()]
+        lack = site.uploads.results.out_of_resources
+        loops = [self._loop(name, step, lack) for name, step in steps.items()]
 
         def look(reported: Collection[str]) -> list[Problem]:
             waiting = next((loop.ledger_trouble for loop in loops if loop.ledger_trouble is not None), None)
@@ -179,7 +180,7 @@ class Daemon:
         board = Board(self._config, ledger, self.clock, metrics, live)
         listen = self._config.status.listen
         server = None if listen is None else Server(listen, board.answers())
-        loops += [self._loop("notify", notifications.step)] if notifications else []
+        loops += [self._loop("notify", notifications.step, lack)] if notifications else []
         try:
             for loop in loops:
                 loop.start()
@@ -288,8 +289,8 @@ class Daemon:
             hanging = [loop.name for loop in loops if loop.is_alive()]
             log.warning("not waited for any longer: what is open is looked up by the next start", loops=hanging)
 
-    def _loop(self, name: str, step: Callable[[], float]) -> Loop:
-        return Loop(name, step, clock=self.clock, pulse=self._pulse, failed=self._failed)
+    def _loop(self, name: str, step: Callable[[], float], lack: Callable[[OutOfResources], None]) -> Loop:
+        return Loop(name, step, clock=self.clock, pulse=self._pulse, failed=self._failed, out_of_resources=lack)
 
     def _failed(self, error: BaseException) -> None:
         log.error("assetsync ends after an unexpected error", exc_info=error)

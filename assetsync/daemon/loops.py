@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import structlog
 
-from assetsync.errors import LedgerDamaged, LedgerError
+from assetsync.errors import LedgerDamaged, LedgerError, OutOfResources
 from assetsync.model import Asset, Body, Clock, SearchRequest, Sent, Service, UploadConnection, UploadRequest
 from assetsync.tree.body import TappedBody
 
@@ -91,7 +91,8 @@ class Pulse:
 class Loop(threading.Thread):
     """A thread that calls `step` until the clock's stop; `step` returns the seconds to wait before the next call.
 
-    `failed` receives an unexpected exception and must end the program.
+    A step that cannot use the ledger, or that lacks descriptors or memory, is repeated after a pause;
+    `out_of_resources` is called in the latter case. `failed` receives an unexpected exception and must end the program.
     """
 
     def __init__(
@@ -102,12 +103,14 @@ class Loop(threading.Thread):
         clock: Clock,
         pulse: Pulse,
         failed: Callable[[BaseException], None],
+        out_of_resources: Callable[[OutOfResources], None],
     ) -> None:
         super().__init__(name=name, daemon=True)
         self._step = step
         self._clock = clock
         self._pulse = pulse
         self._failed = failed
+        self._out_of_resources = out_of_resources
         self.ledger_trouble: str | None = None
         """Why the loop waits for the ledger; None if it does not wait."""
 
@@ -132,6 +135,12 @@ class Loop(threading.Thread):
             if self.ledger_trouble is None:
                 log.warning("waiting for the ledger", loop=self.name, detail=str(error))
             self.ledger_trouble = str(error)
+            return _LEDGER_PAUSE
+        except (OutOfResources, OSError) as error:
+            lack = error if isinstance(error, OutOfResources) else OutOfResources.of(error)
+            if lack is None:
+                raise
+            self._out_of_resources(lack)
             return _LEDGER_PAUSE
         if self.ledger_trouble is not None:
             log.warning("the ledger can be used again", loop=self.name)

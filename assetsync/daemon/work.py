@@ -13,7 +13,7 @@ from assetsync.app import Site
 from assetsync.daemon.loops import Bell
 from assetsync.daemon.readback import ReadBack
 from assetsync.daemon.watching import Watching
-from assetsync.errors import LedgerError, RootElsewhere, RootMissing, ServiceElsewhere, ServiceError
+from assetsync.errors import LedgerError, OutOfResources, RootElsewhere, RootMissing, ServiceElsewhere, ServiceError
 from assetsync.sync.intake.watch_queue import Looker, WatchQueue
 from assetsync.sync.requests.take import take_requests
 from assetsync.sync.upload.queue import Step
@@ -105,9 +105,9 @@ class Work:
             return self._idle
         try:
             queued = self._looker.step(0.0 if self._unread.is_set() else self._idle)
-        except LedgerError:
+        except (LedgerError, OutOfResources):
             # The paths taken from the watch queue are kept nowhere else.
-            self.want_scan("looks were lost while the ledger could not be used")
+            self.want_scan("looks were lost while the ledger or the tree could not be used")
             raise
         self._site.runtime_state.looked()
         self._site.brakes.check_hour(self._site.single_looks.new_versions)
@@ -133,7 +133,7 @@ class Work:
         self._next_scan = self._clock.steady() + (_POLL if self.watching.polling else float("inf"))
         try:
             self._scan()
-        except LedgerError:
+        except (LedgerError, OutOfResources):
             self._scan_wanted.set()
             raise
         return 0.0
@@ -141,11 +141,8 @@ class Work:
     def tend(self) -> float:
         """Check the service's health, resolve doubts, carry out requests, tend the watcher; return the pause."""
         site = self._site
-        if site.circuit_breaker.pause is not None:
-            since = site.circuit_breaker.pause.since
-            if site.circuit_breaker.check_due() and site.check_health():
-                log.warning("the service answers again", after=round(self._clock.steady() - since, 1))
-                self._bell.ring()
+        if site.circuit_breaker.check_due() and site.check_health():
+            self._bell.ring()
         if site.try_what_waited():
             self._bell.ring()
         if site.circuit_breaker.lookups_answered:

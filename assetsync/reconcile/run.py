@@ -13,7 +13,7 @@ from typing import Protocol
 import structlog
 
 from assetsync.app import Site
-from assetsync.errors import RootElsewhere, RootMissing, ServiceElsewhere, ServiceError
+from assetsync.errors import OutOfResources, RootElsewhere, RootMissing, ServiceElsewhere, ServiceError
 from assetsync.ledger.reports import Counts
 from assetsync.ledger.runs import Unsettled
 from assetsync.model import State
@@ -142,7 +142,12 @@ class Reconciler:
                 self._begin_verify_phase()
             self._braked = self._site.brakes.pulled()
             self._site.runtime_state.note()
-            self._pass(counts=not self._sending or self._braked or self._site.uploads.selection.has_too_many_doubts())
+            try:
+                self._pass(
+                    counts=not self._sending or self._braked or self._site.uploads.selection.has_too_many_doubts()
+                )
+            except OutOfResources as error:
+                self._site.uploads.results.out_of_resources(error)
             idle = self._site.uploads.selection.is_idle()
             if self._is_over(idle=idle):
                 if self._sending and idle:
@@ -193,8 +198,8 @@ class Reconciler:
         # This step needs only the tree, so it also runs during a pause.
         site.intake.look_again()
         if site.circuit_breaker.pause is not None:
-            if site.circuit_breaker.check_due() and site.check_health():
-                log.info("the service answers again")
+            if site.circuit_breaker.check_due():
+                site.check_health()
             if site.circuit_breaker.lookups_answered:
                 # Uploads fail but look-ups are answered, so resolve doubts and verify, even fewer than a batch.
                 self._look_up(counts=True)

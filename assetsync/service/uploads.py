@@ -7,12 +7,13 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import closing
+from dataclasses import replace
 from weakref import WeakSet
 
 import httpx
 
 from assetsync.core.outcome import ANSWER_LIMIT, Reply, read_giving_up, read_silence, read_upload_answer
-from assetsync.errors import AssetsyncError, FileChanged, UsageError
+from assetsync.errors import AssetsyncError, FileChanged, OutOfResources, UsageError
 from assetsync.model import Answer, Body, Fault, Outcome, Sent, SentExtent, UploadRequest
 from assetsync.service.errors import TRANSPORT_ERRORS, unreachable
 from assetsync.service.multipart import Framed, Sending, frame
@@ -131,7 +132,10 @@ class Upload:
             # Only the Body raises these: reading an upload's answer raises no AssetsyncError.
             return self._sent(read_giving_up(left, str(exc), changed=isinstance(exc, FileChanged)))
         problem = unreachable(exc, self._uploads.url, proxy=self._uploads.by_proxy).message
-        return self._sent(read_silence(left, problem))
+        outcome, lack = read_silence(left, problem), OutOfResources.of(exc)
+        if lack is not None and outcome.answer is Answer.UNSENT:
+            outcome = replace(outcome, reason=lack.REASON, detail=str(lack))
+        return self._sent(outcome)
 
     def _sent(self, outcome: Outcome) -> Sent:
         left = self.sending.left

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from assetsync.core.brake_hints import released_by
+from assetsync.errors import OutOfResources
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import Pause
 from assetsync.model import State
@@ -47,6 +48,7 @@ _PAUSES = {
     "unreachable": "the service cannot be reached",
     "unsent": "the service cannot be reached",
     "no_answer": "the service does not answer",
+    OutOfResources.REASON: "the process lacks file descriptors or memory",
     "elsewhere": "the service has a new address and shows none of the known assets",
 }
 NOT_READ_BACK = "not read back: schedule.verify and schedule.index are off"
@@ -149,7 +151,8 @@ def trouble(status: SiteStatus) -> str | None:
     if status.paused is not None:
         return f"paused since {moment(pause.since)}: {printable(pause.detail)}"
     ended = "" if pause.ended is None else f", given up {moment(pause.ended)}"
-    return f"the service, since {moment(pause.since)}{ended}: {printable(pause.detail)}"
+    whose = "the process" if pause.reason == OutOfResources.REASON else "the service"
+    return f"{whose}, since {moment(pause.since)}{ended}: {printable(pause.detail)}"
 
 
 def no_room(status: SiteStatus) -> Iterator[str]:

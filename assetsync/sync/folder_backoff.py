@@ -13,7 +13,7 @@ from itertools import chain, islice
 import structlog
 
 from assetsync.core.backoff import WELL_WITHIN, delay
-from assetsync.errors import BadAnswer, KeyRefused, ServiceElsewhere, ServiceError, ServiceUnreachable
+from assetsync.errors import BadAnswer, KeyRefused, OutOfResources, ServiceElsewhere, ServiceError, ServiceUnreachable
 from assetsync.model import Asset, SearchRequest, Service
 
 log = structlog.get_logger(__name__)
@@ -65,7 +65,7 @@ def code_and_wait(error: ServiceError) -> tuple[str, float | None]:
     if isinstance(error, ServiceElsewhere):
         return "elsewhere", None
     if isinstance(error, ServiceUnreachable):
-        return "unreachable", None
+        return "unreachable" if OutOfResources.of(error) is None else OutOfResources.REASON, None
     if isinstance(error, BadAnswer):
         return "bad_answer", error.retry_after
     return "refused", None

@@ -12,7 +12,7 @@ import structlog
 from assetsync.core.mapping import Plan
 from assetsync.core.metadata import SUFFIX
 from assetsync.core.names import printable
-from assetsync.errors import RootElsewhere, RootMissing
+from assetsync.errors import OutOfResources, RootElsewhere, RootMissing
 from assetsync.ledger.runs import LastScan
 from assetsync.model import Seen
 from assetsync.sync.brakes import Brakes
@@ -65,7 +65,7 @@ class Rescan:
             return result
         try:
             self.root_identity.check()
-        except RootElsewhere:
+        except (RootElsewhere, OutOfResources):
             self.context.ledger.runs.not_scanned()
             raise
         self.check_mappings()
@@ -74,7 +74,7 @@ class Rescan:
         self.runtime_state.begin_scan()
         try:
             result = self.intake.scan(self._look(report, seen), report)
-        except RootMissing:
+        except (RootMissing, OutOfResources):
             self.context.ledger.runs.not_scanned()
             raise
         finally:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from assetsync.errors import FileUnreadable, NotRegular, RootMissing
+from assetsync.errors import FileUnreadable, NotRegular, OutOfResources, RootMissing
 from assetsync.model import FileStat
 from assetsync.text import printable
 
@@ -41,6 +41,12 @@ def shown(path: bytes) -> str:
     return printable(path) or "."
 
 
+def expect_resources(exc: OSError) -> None:
+    """Raise OutOfResources if an error is the process's, and so shows nothing about a file."""
+    if (lack := OutOfResources.of(exc)) is not None:
+        raise lack from exc
+
+
 def facts(status: os.stat_result) -> FileStat:
     """Return the facts that distinguish file versions, as signed 64-bit numbers.
 
@@ -55,10 +61,14 @@ def facts(status: os.stat_result) -> FileStat:
 
 
 def open_unmarked(name: bytes, flags: int, dir_fd: int | None = None) -> int:
-    """Open without updating the access time where that is allowed (owner or root only); raises OSError."""
+    """Open without updating the access time where that is allowed (owner or root only).
+
+    Raise OSError and OutOfResources, as all that opens below the root does.
+    """
     try:
         return os.open(name, flags | os.O_NOATIME, dir_fd=dir_fd)
-    except PermissionError as exc:
+    except OSError as exc:
+        expect_resources(exc)
         if exc.errno != errno.EPERM:
             raise
         return os.open(name, flags, dir_fd=dir_fd)
@@ -117,7 +127,8 @@ class OpenFile:
 class Tree:
     """The folder tree of one site, read-only; every path is relative to `root`. Safe for use by many threads.
 
-    Errors name `configuration` as the place of the root's path.
+    Each method that opens or reads raises OutOfResources, too. Errors name `configuration` as the place of the root's
+    path.
     """
 
     def __init__(self, root: bytes, *, follow_symlinks: bool = False, configuration: str = "the configuration") -> None:
@@ -224,6 +235,7 @@ class Tree:
         try:
             return os.open(self.root, mode | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as exc:
+            expect_resources(exc)
             if exc.errno in ABSENT or exc.errno == errno.ELOOP:
                 raise RootMissing(
                     f"the root {shown(self.root)} is missing or not a folder",
@@ -243,6 +255,9 @@ class Tree:
             root = self._open_root(os.O_PATH)
             try:
                 parts = resolve(root, self.root, parts)
+            except OSError as exc:
+                expect_resources(exc)
+                raise
             finally:
                 os.close(root)
             if not parts:
@@ -277,6 +292,7 @@ KINDS = {
 
 
 def _translated(path: bytes, exc: OSError) -> FileUnreadable | NotRegular:
+    """Return the error for a path; raise OutOfResources."""
     if exc.errno == errno.EXDEV:
         return NotRegular(f"{shown(path)} is a link to a place outside the root")
     if exc.errno in IRREGULAR:
@@ -285,6 +301,8 @@ def _translated(path: bytes, exc: OSError) -> FileUnreadable | NotRegular:
 
 
 def _unreadable(path: bytes, exc: OSError) -> FileUnreadable:
+    """Return the error for a path; raise OutOfResources."""
+    expect_resources(exc)
     if exc.errno in ABSENT:
         return FileUnreadable(f"{shown(path)} no longer exists", vanished=True)
     hint = ""
@@ -354,8 +372,9 @@ def _descend(fd: int, folders: list[bytes]) -> int:
             below = os.open(folder, WAYPOINT, dir_fd=fd)
             os.close(fd)
             fd = below
-    except OSError:
+    except OSError as exc:
         os.close(fd)
+        expect_resources(exc)
         raise
     return fd
 

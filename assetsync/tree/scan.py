@@ -16,7 +16,7 @@ from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX
 from assetsync.model import NOWHERE, Seen
 from assetsync.tree.folder_digest import FolderDigest, KnownFolders, is_unchanged
 from assetsync.tree.listing import NOTHING, Frame, Kind, Lister, Spool, close, identity_of
-from assetsync.tree.safe_open import LARGEST, LISTABLE, NO_FILE, Tree, facts, open_unmarked
+from assetsync.tree.safe_open import LARGEST, LISTABLE, NO_FILE, Tree, expect_resources, facts, open_unmarked
 from assetsync.tree.scan_report import MOVED_AWAY, ScanReport
 
 # Names that all folders on the stack hold in memory together before a folder is sorted on disk.
@@ -46,7 +46,7 @@ def scan(
     the system's folder for temporary files), which must be outside the tree. Links are followed only if
     `tree.follow_symlinks` is set: a link to a file counts as a file. Below a folder that was reached through a link no
     further link to a folder is followed, which ends every cycle. Raise RootMissing on the first `next` or when the
-    root disappears.
+    root disappears, and OutOfResources.
     """
     return _Walk(tree, plan, report, known_folders, Lister(Spool(spill_folder), stop, spill_above)).files()
 
@@ -326,5 +326,6 @@ class _Walk:
 
 
 def reason(exc: OSError) -> str:
-    """Return the reason of a read error for a message."""
+    """Return the reason of a read error for a message; raise OutOfResources, for which nothing counts as unreadable."""
+    expect_resources(exc)
     return exc.strerror or str(exc)

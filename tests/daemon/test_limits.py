@@ -79,6 +79,30 @@ def test_missing_canary_folder_stops_nothing(make):
     assert running.stop() == 0
 
 
+_TWO_LIMITS = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({}, {}))"
+
+
+def test_soft_limit_of_files_is_raised(make):
+    running = make().start(broken=_TWO_LIMITS.format(64, 512))
+    limits = Path(f"/proc/{running.process.pid}/limits").read_text()
+    assert [line.split()[3:5] for line in limits.splitlines() if line.startswith("Max open files")] == [["512", "512"]]
+    assert running.stop() == 0
+
+
+def test_few_descriptors_block_no_file(make, sandbox):
+    running = make(upload="{workers: 32, doubt_grace: 2s, lookup_lag: 0s}")
+    for number in range(100):
+        (running.photos / f"{number}.txt").write_bytes(b"%d" % number)
+    running.start(broken=_TWO_LIMITS.format(44, 44))
+    running.until_verified(100, 100)
+    paused = running.events("sending paused")
+    assert {event["reason"] for event in paused} == {"out_of_resources"}
+    assert running.events("sending resumed")
+    assert not running.events("blocked", "waiting for the ledger")
+    assert len(sandbox.assets()) == 100
+    assert running.stop() == 0
+
+
 # More than the log grows to before it begins anew.
 _MOUNT = "mount -t tmpfs -o size=24m ledger {}"
 

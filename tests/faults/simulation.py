@@ -17,7 +17,15 @@ import structlog
 
 from assetsync.app import Site, build
 from assetsync.config import SiteConfig, load_config
-from assetsync.errors import AssetsyncError, IllegalTransition, LedgerError, RootMissing, ServiceError, UsageError
+from assetsync.errors import (
+    AssetsyncError,
+    IllegalTransition,
+    LedgerError,
+    OutOfResources,
+    RootMissing,
+    ServiceError,
+    UsageError,
+)
 from assetsync.ledger.ledger import open_ledger
 from assetsync.sync.folder_backoff import code_and_wait
 from assetsync.sync.intake.watch_queue import Looker, WatchQueue
@@ -315,6 +323,11 @@ class Simulation:
             if self.variant.one_shot:
                 self.die(reboot=False, why=f"{name} ended with the disk full")
                 return False
+        except OutOfResources as error:
+            if self.variant.one_shot:
+                self.die(reboot=False, why=f"{name} ended without descriptors")
+                return False
+            self.site.uploads.results.out_of_resources(error)
         except AssetsyncError as error:
             raise Violation(f"an error nobody handles in {name}: {error!r}") from error
         except (sqlite3.Error, LookupError, TypeError, ValueError, RuntimeError) as error:

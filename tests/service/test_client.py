@@ -21,6 +21,8 @@ from assetsync.errors import (
 )
 from assetsync.model import Answer, Fault, SearchRequest, SentExtent, UploadOptions
 from assetsync.service.client import HttpService, ServiceSettings
+from assetsync.sync.folder_backoff import code_and_wait
+from tests.scarcity import no_descriptors
 
 pytestmark = pytest.mark.usefixtures("way")
 
@@ -75,6 +77,20 @@ def test_large_body_arrives_as_framed(serve, connect, make_body, make_request, w
 def test_a_refused_connection_is_unsent(connect, make_body, make_request, closed_port):
     sent = connect(closed_port).upload(make_request(), make_body(b"hello"))
     assert (sent.outcome.answer, sent.outcome.fault, sent.left) == (Answer.UNSENT, Fault.SERVICE, SentExtent.NOTHING)
+
+
+def test_lack_of_descriptors_is_not_the_services(connect, make_body, make_request, closed_port):
+    service, request, body = connect(closed_port), make_request(), make_body(b"hello")
+    # What is loaded with the first request must not need a descriptor.
+    service.upload(make_request(), make_body(b"hello"))
+    with no_descriptors():
+        sent = service.upload(request, body)
+    assert (sent.outcome.answer, sent.outcome.fault, sent.outcome.reason) == (
+        Answer.UNSENT, Fault.SERVICE, "out_of_resources",
+    )  # fmt: skip
+    with no_descriptors(), pytest.raises(ServiceUnreachable) as raised, service.search(SearchRequest("x")) as assets:
+        list(assets)
+    assert code_and_wait(raised.value) == ("out_of_resources", None)
 
 
 def test_unencodable_name_is_unsent(connect, make_body, make_request):

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from assetsync.errors import FileUnreadable, NotRegular, RootMissing
+from assetsync.errors import FileUnreadable, NotRegular, OutOfResources, RootMissing
 from assetsync.tree.safe_open import Tree, open_unmarked, shown
+from tests.scarcity import no_descriptors
 
 DEEP = 300
 LONG = b"n" * 250
@@ -255,3 +256,17 @@ def test_error_beyond_access_time_is_raised(make_tree: Callable[..., bytes]):
 @pytest.mark.parametrize(("path", "text"), [(b"a/b", "a/b"), (b"\xff\n", "\ufffd\\n"), ("ü".encode(), "ü"), (b"", ".")])
 def test_a_path_is_shown_as_text(path: bytes, text: str):
     assert shown(path) == text
+
+
+@pytest.mark.parametrize("follow_symlinks", [False, True])
+def test_lack_of_descriptors_is_not_the_files(make_tree: Callable[..., bytes], follow_symlinks):
+    tree = Tree(make_tree(b"a/b/c.jpg", content=b"hello"), follow_symlinks=follow_symlinks)
+    ways = (tree.open, tree.lstat, tree.is_absent, lambda path: tree.read_small(path, 100))
+    for way in ways:
+        with no_descriptors(), pytest.raises(OutOfResources, match="Too many open files"):
+            way(b"a/b/c.jpg")
+    with no_descriptors(spare=1), pytest.raises(OutOfResources):
+        tree.open(b"a/b/c.jpg")
+    with no_descriptors(), pytest.raises(OutOfResources):
+        tree.open_folder(b"a")
+    tree.open(b"a/b/c.jpg").close()

@@ -33,7 +33,7 @@ from assetsync.sync.upload.facts import (
 )
 from assetsync.sync.upload.folder_listing import FolderListing
 from assetsync.tree.body import SMALL, FileBody, digest
-from assetsync.tree.safe_open import OpenFile, Tree
+from assetsync.tree.safe_open import OpenFile, Tree, expect_resources
 
 _WRITTEN_PATIENCE = 60.0
 """Seconds beyond `settle` after which a file no longer waits for an unsettled sidecar."""
@@ -75,6 +75,9 @@ def holds_anything(tree: Tree, folder: bytes) -> bool:
     try:
         with os.scandir(fd) as entries:
             return next(entries, None) is not None
+    except OSError as error:
+        expect_resources(error)
+        raise
     finally:
         os.close(fd)
 

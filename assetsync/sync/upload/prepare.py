@@ -53,8 +53,8 @@ class Preparer:
     def prepare(self, row: FileRow) -> Ready | None:
         """Return the file ready to be sent, or None if it waits, is blocked, or needs no upload.
 
-        Raise ServiceError if the service does not answer, and Unlisted while the folder still has to be listed before
-        the first POST into it.
+        Raise ServiceError if the service does not answer, OutOfResources, and Unlisted while the folder still has to be
+        listed before the first POST into it.
         """
         facts = facts_of(row, self._mappings, self._rules, self._clock.now())
         gathering = Gathering(self._sources, facts)

@@ -10,7 +10,7 @@ import structlog
 
 from assetsync.core.backoff import delay
 from assetsync.core.names import printable
-from assetsync.errors import LedgerDamaged, LedgerError, RowUnfit
+from assetsync.errors import LedgerDamaged, LedgerError, OutOfResources, RowUnfit
 from assetsync.ledger.group_commit import Pending
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Answer, Fault, Outcome, Sent, SentExtent, State
@@ -25,6 +25,7 @@ FOLDER_HOLD = 600.0
 """Seconds until one file tries again whether a folder exists by now."""
 
 _LEDGER_PAUSE = 2.0
+_RESOURCES_PAUSE = 5.0
 _BAD_FORM = "bad_form"
 _NOT_SENT = Outcome(Answer.UNSENT, reason="unsent", detail="sending was stopped before any of it had been sent")
 
@@ -57,6 +58,8 @@ class ResultRecorder:
         self._tick = context.heartbeat.tick
         self.patience = 30.0
         """Seconds for which a ledger that cannot be written is tried again, over all results."""
+        self.shortages = 0
+        """How often the process lacked descriptors or memory."""
         self._in_trouble_since: float | None = None
 
     def note_answer(self) -> None:
@@ -185,7 +188,14 @@ class ResultRecorder:
             outcomes.unsent(attempt, row.id, sent, now, due, counts=True)
             log.info("not sent", path=printable(row.path), reason=outcome.reason, detail=outcome.detail)
 
+    def out_of_resources(self, error: OutOfResources) -> None:
+        """Pause sending while the process lacks descriptors or memory: the files in flight free theirs meanwhile."""
+        self.trouble(error.REASON, str(error), None)
+
     def trouble(self, reason: str, detail: str, retry_after: float | None, *, by_lookup: bool = False) -> None:
         """Open the circuit breaker, and log it if it was closed; `by_lookup`: a look-up was not answered."""
+        if reason == OutOfResources.REASON:
+            self.shortages += 1
+            retry_after = _RESOURCES_PAUSE
         if self._circuit_breaker.trouble(reason, detail, retry_after, by_lookup=by_lookup):
             log.warning("sending paused", reason=reason, detail=detail)

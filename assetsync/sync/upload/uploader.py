@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
+from assetsync.errors import OutOfResources
 from assetsync.ledger.rows import FileRow
 from assetsync.sync.upload.gather import Ready
 from assetsync.sync.upload.queue import Step
@@ -24,7 +25,7 @@ _FRESH = 1.0
 """Seconds for which a prepared file may be sent without another look at it."""
 
 _AHEAD = 16
-"""Files that are kept ready; as many as there are workers, if these are more."""
+"""Files that are kept ready; as many as there are workers, if these are more or descriptors are short."""
 
 _YIELD = 0.0005
 """Seconds after which another thread that computes lets the event loop run; Python's default is ten times as long."""
@@ -54,6 +55,9 @@ class Uploader:
     def __init__(self, uploads: UploadContext, *, workers: int) -> None:
         self.uploads = uploads
         self.workers = workers
+        """Workers of the next run: half as many after each run that lacked descriptors or memory, then twice as many
+        after each other run, up to the configured number."""
+        self._configured = workers
         self.in_place = False
         """Whether `run` uses no threads and no connections of the event loop, so that a simulation can repeat it."""
         self._clock = uploads.context.clock
@@ -85,7 +89,27 @@ class Uploader:
             return await _Run(self, go_on).main()
 
         sys.setswitchinterval(_YIELD)
-        return asyncio.run(main())
+        results = self.uploads.results
+        shortages = results.shortages
+        try:
+            step = asyncio.run(main())
+        except OSError as error:
+            # The event loop itself needs descriptors.
+            lack = OutOfResources.of(error)
+            if lack is None:
+                raise
+            results.out_of_resources(lack)
+            step = Step.PAUSED
+        if results.shortages > shortages:
+            self.workers = max(1, self.workers // 2)
+        elif step is not Step.PAUSED:
+            self.workers = min(self._configured, 2 * self.workers)
+        return step
+
+    @property
+    def ahead(self) -> int:
+        """How many files are kept ready, each with its descriptor."""
+        return max(self.workers, _AHEAD) if self.workers == self._configured else self.workers
 
     def prepare_some(self, count: int) -> tuple[list[_Item], Step]:
         """Take up to `count` files and prepare the small ones; return WORKED if there may be more."""
@@ -182,7 +206,7 @@ class _Run:
     async def _feed_until_idle(self) -> Step:
         """Keep files ready for the workers, until no file can be taken or none may begin."""
         workers = self._uploader.workers
-        ahead = max(workers, _AHEAD)
+        ahead = self._uploader.ahead
         while self._may_go_on():
             missing = len(self._idle) + ahead - len(self._items)
             if self._idle or (self._has_taken and 2 * missing >= ahead):

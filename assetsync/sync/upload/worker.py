@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
-from assetsync.errors import LedgerDamaged, LedgerError, ServiceError
+from assetsync.errors import LedgerDamaged, LedgerError, OutOfResources, ServiceError
 from assetsync.ledger.group_commit import Pending
 from assetsync.ledger.queue import NameBusy, Outdated
 from assetsync.ledger.rows import FileRow
@@ -53,6 +53,8 @@ class UploadContext:
         except ServiceError as error:
             reason, retry_after = code_and_wait(error)
             self.results.trouble(reason, str(error), retry_after, by_lookup=True)
+        except OutOfResources as error:
+            self.results.out_of_resources(error)
         except Unlisted:
             # Other files of the folder have to wait, too.
             self.selection.forget()
