@@ -8,12 +8,15 @@ import os
 import random
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
 
+from assetsync.ledger.ledger import read_ledger
 from assetsync.sandbox import FaultKind, FaultRule, Operation, Sandbox
-from tests.running import Running
+from tests.running import KEY, Running
 
 GRACE = 4.0
 """Seconds of `upload.doubt_grace`; what a trouble hides, or stores late, comes to light sooner."""
@@ -99,7 +102,7 @@ class People:
         if path not in self.lies:
             data = self._content(1, 500, 9_000, 9_000, 100_000, 2_000_000, 9_000_000)
             path.write_bytes(data)
-            self._lies(path, _md5(data))
+            self._lies(path, md5_of(data))
 
     def _copy(self) -> None:
         if (old := self._some()) is not None:
@@ -140,7 +143,7 @@ class People:
         if path is not None and path.stat().st_nlink == 1:
             data = self._content(10, 9_000, 200_000)
             path.write_bytes(data)
-            self._lies(path, _md5(data))
+            self._lies(path, md5_of(data))
 
     def _replace(self) -> None:
         if (path := self._some()) is not None:
@@ -148,7 +151,7 @@ class People:
             beside = path.with_name(f"{path.name}.part")
             beside.write_bytes(data)
             beside.replace(path)
-            self._lies(path, _md5(data))
+            self._lies(path, md5_of(data))
 
     def _delete(self) -> None:
         if (path := self._some()) is not None:
@@ -162,7 +165,7 @@ class People:
             self._folders.append(folder)
 
 
-def _md5(data: bytes) -> str:
+def md5_of(data: bytes) -> str:
     return hashlib.md5(data).hexdigest().upper()
 
 
@@ -234,3 +237,15 @@ class Fate:
 
     def _wait(self) -> None:
         time.sleep(self._rng.random())
+
+
+def to_be_removed(running: Running) -> set[str]:
+    """Give the ids of the assets that are shown to a person, after an audit, as having no file behind them."""
+    command = [sys.executable, "-m", "assetsync", "audit", "--config", str(running.config)]
+    audit = subprocess.run(command, env={**os.environ, "ASSETSYNC_API_KEY": KEY}, capture_output=True, check=False)
+    assert audit.returncode in (0, 1), audit.stderr
+    ledger = read_ledger(running.ledger)
+    try:
+        return {orphan.assetid for orphan in ledger.reports.orphans(time.time())}
+    finally:
+        ledger.close()

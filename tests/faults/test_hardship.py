@@ -3,18 +3,15 @@
 import json
 import os
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
 
 import pytest
 
-from assetsync.ledger.ledger import read_ledger
 from assetsync.sandbox import Sandbox, SandboxSettings
-from tests.running import KEY, Running, daemons
+from tests.running import KEY, daemons
 
-from .hardship import GRACE, Fate, People
+from .hardship import GRACE, Fate, People, to_be_removed
 
 MAPPED = {"photos": "D0D0", "papers": "C0C0"}
 
@@ -73,15 +70,3 @@ def test_daemon_loses_and_repeats_nothing(tmp_path, seeds, steps):
         parts = {asset.filename for asset in assets if asset.md5 not in contents and asset.id not in listed}
         assert (lost, twice, parts) == ({}, {}, set()), f"seed {seed}: {fate.came}"
         assert [event for event in running.events() if event["level"] == "critical"] == []
-
-
-def to_be_removed(running: Running) -> set[str]:
-    """Give the ids of the assets that are shown to a person, after an audit, as having no file behind them."""
-    command = [sys.executable, "-m", "assetsync", "audit", "--config", str(running.config)]
-    audit = subprocess.run(command, env={**os.environ, "ASSETSYNC_API_KEY": KEY}, capture_output=True, check=False)
-    assert audit.returncode in (0, 1), audit.stderr
-    ledger = read_ledger(running.ledger)
-    try:
-        return {orphan.assetid for orphan in ledger.reports.orphans(time.time())}
-    finally:
-        ledger.close()
