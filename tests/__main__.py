@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 _HANGS = "600"
-"""Seconds after which a test is taken to hang; the slowest takes less than a tenth of that on two cores."""
+"""Seconds after which a test is taken to hang; the slowest, the soak, takes a quarter of that."""
 
 
 def tool(name: str) -> str:

@@ -27,12 +27,16 @@ _made: list[str] = []
 _ONE_WORKER = (
     "tests/browser/test_page.py",
     "tests/independent/test_mirror.py",
+    "tests/soak/test_soak.py",
     "tests/systemd/test_boot.py",
     "tests/systemd/test_debian.py",
     "tests/test_demo.py",
     "tests/test_packaging.py",
 )
-"""Files whose tests share what takes long to make. pytest-xdist 3.8 ignores its own groups under pytest 9.2."""
+"""Files whose tests share what takes long to make, or take long themselves.
+
+pytest-xdist 3.8 ignores its own groups under pytest 9.2.
+"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
