@@ -98,7 +98,7 @@ class Soak:
     """One run. `failures` has what went wrong, `parts` the samples of each part."""
 
     def __init__(self, folder: Path, seed: int, say: Callable[[str], None]) -> None:
-        """Prepare the folder of a run; `say` receives a line a minute."""
+        """Prepare the folder of a run; `say` receives lines, one a minute and some at the end."""
         self._rng = random.Random(seed)
         self._folder = folder
         self._say = say
@@ -107,13 +107,19 @@ class Soak:
         self.failures: list[str] = []
         self._deleted: Counter[tuple[str, str]] = Counter()
 
-    def run(self, seconds: float) -> None:
-        """Run for so long, and a little longer until all is verified."""
+    def run(self, seconds: float, *, broken: str = "") -> None:
+        """Run for so long, and a little longer until all is verified; `broken` are lines of Python that spoil it."""
         self._service = ServiceProcess(self._folder / "service", {number: name for name, number in MAPPED.items()})
         try:
             self._service.start()
             with daemons(self._folder, self._service) as make:
                 self._running = make(**self._sections(0))
+                roots = [self._running.tree / name for name in MAPPED]
+                outside = self._folder / "outside"
+                for folder in (*roots, outside):
+                    folder.mkdir(exist_ok=True)
+                self._staff = Staff(roots, outside, self._rng)
+                self._running.start(broken=broken)
                 self._run(seconds)
         finally:
             self._service.kill()
@@ -127,12 +133,6 @@ class Soak:
         }
 
     def _run(self, seconds: float) -> None:
-        roots = [self._running.tree / name for name in MAPPED]
-        outside = self._folder / "outside"
-        for folder in (*roots, outside):
-            folder.mkdir(exist_ok=True)
-        self._staff = Staff(roots, outside, self._rng)
-        self._running.start()
         self._log = Log(self._running.log)
         self._began = time.monotonic()
         try:
@@ -256,12 +256,14 @@ class Soak:
         if not self._comes_to_rest(PATIENCE):
             states = {path: state for path, state in self._running.states().items() if state != "verified"}
             raise SoakFailed(f"not verified within {PATIENCE:.0f} s: {states}")
+        self._say(f"{self._elapsed():6.0f} s: every file is verified")
         # The upload of a file that has gone may still be in doubt; it is an orphan after that.
         self._waits(lambda: not self._difference(self._orphans()), PATIENCE)
         code = self._running.stop()
         self._log.read_on()
         if (code, self._log.bad) != (0, []):
             raise SoakFailed(f"SIGTERM ended it with {code}; in the log: {self._log.bad[:5]}")
+        self._say(f"{self._elapsed():6.0f} s: SIGTERM ended it with 0")
         if difference := self._difference(to_be_removed(self._running)):
             raise SoakFailed(difference)
 

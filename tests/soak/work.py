@@ -27,7 +27,7 @@ class Staff(People):
         super().__init__(roots, rng)
         self._outside = outside
         self._out: dict[Path, str] = {}
-        self._works |= {self._move_out: 3, self._move_back: 3, self._write_sidecar: 5}
+        self._works |= {self._move_out: 3, self._move_back: 3, self._write_sidecar: 5, self._rename_folder: 5}
         self._kept: dict[Path, str] = {}
         for root in roots:
             path, data = root / "kept.bin", self._content(9_000)
