@@ -19,7 +19,6 @@ from assetsync.tree.watch import OVERFLOWED, Watcher, coverage, outermost, sysct
 log = structlog.get_logger(__name__)
 
 _CANARY_EVERY = 60.0
-_ONE_OVERFLOW = 1.0
 
 
 class Watching:
@@ -46,7 +45,6 @@ class Watching:
         self._silent = 0
         """The number of missing canary events in a row."""
         self._lock = threading.Lock()
-        self._overflowed_at = float("-inf")
         self._trust = Trust(self.mode)
 
     @property
@@ -77,15 +75,17 @@ class Watching:
     def tend(self) -> None:
         """Watch new folders, and every `_CANARY_EVERY` seconds check that the watcher still reports events.
 
-        Request a scan for each mapped folder that appeared or vanished. Restart a watcher that does not answer, and
-        retry a watcher that the kernel refused.
+        Request a scan for each mapped folder that appeared or vanished. Restart a watcher that does not answer, at once
+        if its thread has ended, and retry a watcher that the kernel refused.
         """
         if not self._is_of_use:
             return
         if self._watcher is not None:
             for folder in self._watcher.tend(self._clock.steady()):
                 self._want_scan(f"{folder.decode('utf-8', 'backslashreplace')} came or went")
-        if self._clock.steady() < self._next_canary:
+        has_ended = self._watcher is not None and not self._watcher.is_running
+        # A watcher that ends again right after its restart waits for the next canary.
+        if self._clock.steady() < self._next_canary and not (has_ended and self._silent == 0):
             return
         self._next_canary = self._clock.steady() + _CANARY_EVERY
         if self._watcher is None:
@@ -98,12 +98,13 @@ class Watching:
             # replacement happens at failures 1, 2, 4, 8 and so on in a row: less and less often while it does not
             # help.
             self._silent += 1
+            why = "the watcher does not answer" if self._watcher.is_running else "the watcher's thread has ended"
             if self._silent.bit_count() == 1:
-                log.error("the watcher does not answer; restarting it", times=self._silent)
+                log.error("restarting the watcher", why=why, times=self._silent)
                 self._watcher.stop()
                 self._begin()
                 self._note(made_anew=self._trust.made_anew + 1)
-            self._want_scan("the watcher does not answer")
+            self._want_scan(why)
 
     def check_coverage(self, folders: int) -> None:
         """Poll if the kernel watches fewer folders than the scan found, and log the limit to raise.
@@ -134,11 +135,7 @@ class Watching:
     def _lost(self, why: str) -> None:
         if why == OVERFLOWED:
             with self._lock:
-                now = self._clock.steady()
-                # watchdog logs an overflow in two lines, which count as one.
-                if now - self._overflowed_at > _ONE_OVERFLOW:
-                    self._trust = replace(self._trust, overflows=self._trust.overflows + 1)
-                self._overflowed_at = now
+                self._trust = replace(self._trust, overflows=self._trust.overflows + 1)
         self._want_scan(why)
 
     def _begin(self) -> None:

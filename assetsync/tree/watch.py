@@ -1,13 +1,13 @@
 """Watch the mapped folders and report hints; only the periodic scan decides which files exist.
 
 A hint is a path to look at, nothing more. Events that the kernel drops and folders that cannot be watched are reported
-through `lost`, so that the caller starts a scan. The module uses watchdog's inotify observer; no other module imports
-watchdog.
+through `lost`, so that the caller starts a scan. The module reads inotify through watchdog; no other module imports
+watchdog. Which folder a watch belongs to is recorded here and not by watchdog's observer, which confuses folders that
+take each other's names: they are watched no more, or the observer ends by a KeyError.
 """
 
 import contextlib
 import errno
-import logging
 import os
 import threading
 import warnings
@@ -16,18 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
-from watchdog.events import (
-    DirCreatedEvent,
-    DirMovedEvent,
-    FileClosedEvent,
-    FileCreatedEvent,
-    FileDeletedEvent,
-    FileMovedEvent,
-    FileSystemEvent,
-    FileSystemEventHandler,
-)
-from watchdog.observers.api import ObservedWatch
-from watchdog.observers.inotify import InotifyObserver
+from watchdog.observers.inotify_c import CallbackId, InotifyConstants, InotifyEvent, InotifyFD, Mask, WatchDescriptor
 
 from assetsync.core.metadata import is_sidecar_name
 
@@ -35,21 +24,22 @@ log = structlog.get_logger(__name__)
 
 # Opens and reads are not watched, because our own hashing would cause events. Modifications are not watched, because a
 # close follows them.
-_EVENTS: list[type[FileSystemEvent]] = [
-    FileClosedEvent,
-    FileCreatedEvent,
-    FileDeletedEvent,
-    FileMovedEvent,
-    DirCreatedEvent,
-    DirMovedEvent,
-]
-_LOGGERS = ("watchdog.observers.inotify_c", "watchdog.observers.inotify")
-_OVERFLOW = "overflow"
+_EVENTS = Mask(
+    InotifyConstants.IN_CLOSE_WRITE
+    | InotifyConstants.IN_CREATE
+    | InotifyConstants.IN_DELETE
+    | InotifyConstants.IN_MOVE
+    | InotifyConstants.IN_DONT_FOLLOW
+)
 OVERFLOWED = "the kernel's event queue overflowed (fs.inotify.max_queued_events)"
 """The reason passed to `lost` when the kernel's queue overflowed."""
 _WATCHED_STILL = r"Callback with id '\d+' already exists for watch "
+_NO_WATCH = -1
+"""What watchdog returns for a folder that may not be read."""
 _CANARY = b"alive"
 _TRY_AGAIN = 60.0
+_AT_A_TIME = 1_000
+"""How many watches are removed at once: the kernel queues an event for each, and its queue has a limit."""
 _FDINFO = Path("/proc/self/fdinfo")
 _LIMITS = Path("/proc/sys/fs/inotify")
 _LIMIT = _LIMITS / "max_user_watches"
@@ -64,7 +54,7 @@ class Coverage:
 
 
 class Watcher:
-    """Watches `folders` (paths below `root`, none inside another) and calls `hint` and `lost`, also from its threads.
+    """Watches `folders` (paths below `root`, none inside another) and calls `hint` and `lost`, also from its thread.
 
     `hint` receives a path relative to the root. `lost` receives a reason and means that events are missing, so that a
     scan is needed. `canary` is a folder outside the tree whose events prove that the watcher still works. A folder that
@@ -81,27 +71,25 @@ class Watcher:
         hint: Callable[[bytes], None],
         lost: Callable[[str], None],
     ) -> None:
-        self._folders = [os.path.join(root, folder) if folder else root for folder in folders]
+        # The root alone ends with a slash, so that its folder is watched where the root is a link to it.
+        self._folders = [os.path.join(root, folder) for folder in folders]
+        self._prefix = len(os.path.join(root, b""))
         self._canary = canary
+        self._hint = hint
         self._lost = lost
-        self._observer = InotifyObserver()
-        self._watches: dict[bytes, tuple[ObservedWatch, tuple[int, int]]] = {}
+        self._watches = _Watches(self._found, lambda: lost(OVERFLOWED))
+        self._watched: dict[bytes, tuple[WatchDescriptor, tuple[int, int]]] = {}
+        """The watch and the identity of each mapped folder that is watched, and of the canary's."""
         self._refused: dict[bytes, float] = {}
         """The steady time at which each folder that could not be watched is retried."""
         self._canary_seen = threading.Event()
-        self._handler = _Handler(root, hint)
-        self._overflow_handler = _OverflowHandler(lost)
 
     def start(self, now: float) -> None:
         """Begin to watch the folders that exist; stop again and raise OSError if not even the canary can be watched."""
-        for name in _LOGGERS:
-            logging.getLogger(name).addHandler(self._overflow_handler)
-        # A folder that was moved out of the tree and back still has its old watch, which works as well as a new watch.
-        warnings.filterwarnings("ignore", _WATCHED_STILL, RuntimeWarning)
         # If the folder cannot be created, `is_alive` returns False later.
         with contextlib.suppress(OSError):
             os.makedirs(self._canary, mode=0o700, exist_ok=True)
-        self._observer.start()
+        self._watches.start()
         try:
             self._watch_canary()
         except OSError:
@@ -111,16 +99,18 @@ class Watcher:
 
     def stop(self) -> None:
         """Stop watching; no hint follows after this returns."""
-        for name in _LOGGERS:
-            logging.getLogger(name).removeHandler(self._overflow_handler)
-        self._observer.stop()
-        self._observer.join()
+        self._watches.stop()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether events are still read: an unexpected error ends the thread that reads them."""
+        return self._watches.is_running
 
     def tend(self, now: float) -> list[bytes]:
         """Watch folders that appeared or were replaced; return these and the folders that vanished, to be scanned."""
         changed = []
         for folder in self._folders:
-            was_watched, identity = folder in self._watches, _identity(folder)
+            was_watched, identity = folder in self._watched, _identity(folder)
             if self._check_watch(folder, identity):
                 continue
             if identity is None:
@@ -128,6 +118,7 @@ class Watcher:
                 changed += [folder] * was_watched
             elif self._watch(folder, identity, now):
                 changed.append(folder)
+        self._watches.remove_left()
         return changed
 
     def is_alive(self, patience: float) -> bool:
@@ -143,43 +134,179 @@ class Watcher:
         except OSError as error:
             log.debug("the canary file cannot be written", folder=os.fsdecode(self._canary), why=str(error))
             return False
-        return self._observer.is_alive() and self._canary_seen.wait(patience)
+        return self.is_running and self._canary_seen.wait(patience)
 
     def _watch_canary(self) -> None:
         """Watch the canary folder if it exists and is not watched; raises OSError."""
         folder, identity = self._canary, _identity(self._canary)
         if not self._check_watch(folder, identity) and identity is not None:
-            watch = self._observer.schedule(_CanaryHandler(self._canary_seen), folder, event_filter=[FileClosedEvent])  # type: ignore[arg-type]
-            self._watches[folder] = (watch, identity)
+            self._watched[folder] = (self._watches.add(folder), identity)
 
     def _check_watch(self, folder: bytes, identity: tuple[int, int] | None) -> bool:
-        """Return whether the folder with this identity is watched; end a watch that has died or is of another."""
-        watch, watched = self._watches.get(folder, (None, None))
+        """Return whether the folder with this identity is watched; forget a watch that ended or is of another."""
+        watch, watched = self._watched.get(folder, (None, None))
         if watch is None:
             return False
-        emitters = self._observer.emitters.copy()
-        if identity == watched and any(emitter.watch == watch and emitter.is_alive() for emitter in emitters):
+        if identity == watched and self._watches.is_of(watch, folder):
             return True
-        del self._watches[folder]
-        try:
-            self._observer.unschedule(watch)
-        except (KeyError, OSError) as error:
-            log.debug("was not watched any more", folder=os.fsdecode(folder), why=str(error))
+        del self._watched[folder]
+        self._watches.forget(folder)
         return False
 
     def _watch(self, folder: bytes, identity: tuple[int, int], now: float) -> bool:
         if now < self._refused.get(folder, float("-inf")):
             return False
         try:
-            watch = self._observer.schedule(self._handler, folder, recursive=True, event_filter=_EVENTS)  # type: ignore[arg-type]
+            watch = self._watches.add(folder)
         except OSError as error:
             if folder not in self._refused:
                 self._lost(f"{os.fsdecode(folder)} cannot be watched: {error.strerror}")
             self._refused[folder] = now + _TRY_AGAIN
             return False
         self._refused.pop(folder, None)
-        self._watches[folder] = (watch, identity)
+        self._watched[folder] = (watch, identity)
         return True
+
+    def _found(self, folder: bytes, name: bytes) -> None:
+        """Report a file that may be new or changed, or a sidecar that left."""
+        if folder == self._canary:
+            self._canary_seen.set()
+        else:
+            self._hint(os.path.join(folder, name)[self._prefix :])
+
+
+class _Watches:
+    """The inotify watches of folders and of all folders below them, and which watch is of which folder.
+
+    `found` receives the folder and the name of a file, and never blocks; `overflowed` is called when the kernel dropped
+    events. Both are called by the thread that reads the events.
+
+    An event is read later than it happened: at its path there may be another folder by now. So no event is followed to
+    the letter. Whenever a folder came or left, the folder that is now at that path is watched, with all below it, and
+    the kernel returns the same watch for the same folder whatever its path. After a folder's last move comes one more
+    event, so the record ends right in whatever order folders took each other's places.
+    """
+
+    def __init__(self, found: Callable[[bytes, bytes], None], overflowed: Callable[[], None]) -> None:
+        self._found = found
+        self._overflowed = overflowed
+        self._inotify = InotifyFD()
+        self._id = CallbackId(id(self))
+        self._lock = threading.Lock()
+        self._folders: dict[WatchDescriptor, bytes] = {}
+        self._left: set[WatchDescriptor] = set()
+        """The watches of folders that are not where they were; a folder that is found again keeps its watch."""
+        self._tops: set[bytes] = set()
+
+    def start(self) -> None:
+        """Read events from now on."""
+        # Watching a folder that is watched already returns its watch, which watchdog warns about.
+        warnings.filterwarnings("ignore", _WATCHED_STILL, RuntimeWarning)
+        self._inotify.start()
+
+    def stop(self) -> None:
+        """Remove all watches and end the thread."""
+        self._inotify.stop()
+        self._inotify.join()
+
+    @property
+    def is_running(self) -> bool:
+        return self._inotify.is_alive()
+
+    def is_of(self, watch: WatchDescriptor, folder: bytes) -> bool:
+        """Return whether the watch is of the folder at this path, as far as events were read."""
+        with self._lock:
+            return self._folders.get(watch) == folder
+
+    def add(self, folder: bytes) -> WatchDescriptor:
+        """Watch a folder and all below it; raise OSError if the folder itself cannot be watched."""
+        with self._lock:
+            watch = self._add_one(folder)
+            self._tops.add(folder)
+            self._add_below(folder)
+            return watch
+
+    def forget(self, folder: bytes) -> None:
+        """Report no more events of a folder and of those below it."""
+        with self._lock:
+            self._tops.discard(folder)
+            self._forget(folder)
+
+    def remove_left(self) -> None:
+        """Remove watches of folders that were not found again."""
+        with self._lock:
+            gone = list(self._left)[:_AT_A_TIME]
+            self._left.difference_update(gone)
+            self._inotify.remove_callbacks([(watch, self._id) for watch in gone])
+
+    def on_event(self, event: InotifyEvent) -> None:
+        """Report a file, or record where folders are now: called by watchdog for each event.
+
+        A vanished file is not reported, because a scan detects it. A vanished sidecar is reported, because its file may
+        wait for nothing else.
+        """
+        with self._lock:
+            folder = self._folders.get(event.wd)
+            if folder is None or not event.name:
+                return
+            if not event.is_directory:
+                if not (event.is_delete or event.is_moved_from) or is_sidecar_name(event.name):
+                    self._found(folder, event.name)
+            elif not event.is_delete:
+                path = os.path.join(folder, event.name)
+                if event.is_moved_from:
+                    self._forget(path)
+                with contextlib.suppress(OSError):
+                    self._add_one(path)
+                self._add_below(path, report=True)
+
+    def on_watch_deleted(self, wd: WatchDescriptor) -> None:
+        """Forget a folder that was deleted or unmounted: called by watchdog."""
+        with self._lock:
+            self._folders.pop(wd, None)
+            self._left.discard(wd)
+
+    def on_queue_overflow(self) -> None:
+        """Watch the folders whose events were dropped, and report the overflow: called by watchdog."""
+        with self._lock:
+            self._left.update(self._folders)
+            self._folders.clear()
+            for folder in self._tops:
+                with contextlib.suppress(OSError):
+                    self._add_one(folder)
+                self._add_below(folder)
+        self._overflowed()
+
+    def _add_one(self, folder: bytes) -> WatchDescriptor:
+        """Watch a folder and not those below it. Raise OSError."""
+        watch = self._inotify.add_callback(folder, _EVENTS, self, self._id)
+        if watch == _NO_WATCH:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        self._folders[watch] = folder
+        self._left.discard(watch)
+        return watch
+
+    def _add_below(self, folder: bytes, *, report: bool = False) -> None:
+        """Watch the folders below a folder, and `report` their files; leave out folders that cannot be watched."""
+        unseen = [folder]
+        while unseen and self._inotify.should_keep_running():
+            path = unseen.pop()
+            with contextlib.suppress(OSError), os.scandir(path) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        # Watched before it is listed, so that a file is either listed or has an event.
+                        with contextlib.suppress(OSError):
+                            self._add_one(entry.path)
+                        unseen.append(entry.path)
+                    elif report:
+                        self._found(path, entry.name)
+
+    def _forget(self, folder: bytes) -> None:
+        inside = os.path.join(folder, b"")
+        left = [watch for watch, path in self._folders.items() if path == folder or path.startswith(inside)]
+        for watch in left:
+            del self._folders[watch]
+        self._left.update(left)
 
 
 def coverage() -> Coverage:
@@ -214,51 +341,3 @@ def _identity(folder: bytes) -> tuple[int, int] | None:
     except OSError:
         return None
     return (status.st_dev, status.st_ino)
-
-
-class _Handler(FileSystemEventHandler):
-    """Turns events into hints; never blocks."""
-
-    def __init__(self, root: bytes, hint: Callable[[bytes], None]) -> None:
-        self._prefix = len(root.rstrip(b"/")) + 1
-        self._hint = hint
-
-    def on_any_event(self, event: FileSystemEvent) -> None:
-        """Report the path of a new or changed file; events of folders are skipped, because their files have their own.
-
-        A vanished file is not reported, because a scan detects it. A vanished sidecar is reported, because its file may
-        wait for nothing else.
-        """
-        if event.is_directory:
-            return
-        here = os.fsencode(event.src_path)[self._prefix :]
-        there = os.fsencode(event.dest_path)[self._prefix :] if event.dest_path else None
-        if there is not None:
-            self._hint(there)
-        is_left = there is not None or isinstance(event, FileDeletedEvent)
-        if not is_left or is_sidecar_name(here.rpartition(b"/")[2]):
-            self._hint(here)
-
-
-class _CanaryHandler(FileSystemEventHandler):
-    """Receives the events of the canary folder."""
-
-    def __init__(self, sang: threading.Event) -> None:
-        self._canary_seen = sang
-
-    def on_closed(self, event: FileSystemEvent) -> None:  # noqa: ARG002 - watchdog's signature
-        """Record that an event arrived."""
-        self._canary_seen.set()
-
-
-class _OverflowHandler(logging.Handler):
-    """Detects a queue overflow in the kernel, which dropped events and which watchdog only logs."""
-
-    def __init__(self, lost: Callable[[str], None]) -> None:
-        super().__init__(logging.WARNING)
-        self._tell = lost
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Report an overflow to `lost`."""
-        if _OVERFLOW in str(record.msg):
-            self._tell(OVERFLOWED)

@@ -71,11 +71,36 @@ def test_missing_canary_folder_stops_nothing(make):
     running = make(schedule="{index: off, verify: 1s, rescan: 1h}")
     Path(f"{running.ledger}.canary").write_bytes(b"no folder")
     running.start()
-    running.until(lambda: running.events("the watcher does not answer; restarting it"))
+    running.until(lambda: running.events("restarting the watcher"))
     (running.photos / "a.txt").write_bytes(b"a")
     running.until_verified(1, 30)
     time.sleep(2)
-    assert len(running.events("the watcher does not answer; restarting it")) == 1
+    assert len(running.events("restarting the watcher")) == 1
+    assert running.stop() == 0
+
+
+_ENDS_ITS_THREAD = """
+from watchdog.observers.inotify_c import InotifyFD
+read = InotifyFD.read_events
+def read_events(self):
+    events = read(self)
+    if any(event.name == b"ends-it.part" for event in events):
+        raise KeyError("a wrong record")
+    return events
+InotifyFD.read_events = read_events
+"""
+
+
+def test_ended_watcher_is_replaced_at_once(make):
+    running = make(schedule="{index: off, verify: 1s, rescan: 1h}").start(broken=_ENDS_ITS_THREAD)
+    running.until(lambda: running.events("scanned"))
+    (running.photos / "unseen.txt").write_bytes(b"unseen")
+    (running.photos / "ends-it.part").write_bytes(b"")
+    running.until(lambda: running.events("restarting the watcher"), 30)
+    running.until_verified(1, 30)
+    (running.photos / "seen.txt").write_bytes(b"seen by the new one")
+    running.until_verified(2, 30)
+    assert len(running.events("restarting the watcher")) == 1
     assert running.stop() == 0
 
 

@@ -1,10 +1,12 @@
 """How the process starts, reloads, ends and is ended."""
 
+import json
 import os
 import re
 import signal
 import socket
 import sqlite3
+import subprocess
 import time
 import urllib.request
 from contextlib import closing
@@ -15,7 +17,7 @@ import pytest
 
 from assetsync.model import State
 from assetsync.sandbox import FaultKind, FaultRule, Operation
-from tests.running import Running
+from tests.running import FOLDER, Running
 
 
 def test_burst_while_stopped_is_sent_once(make, sandbox, request):
@@ -53,6 +55,38 @@ def test_queue_overflow_is_healed_by_a_scan(make, sandbox):
     running.until(lambda: any("kernel" in event["why"] for event in running.events("scan wanted")))
     with urllib.request.urlopen(f"{running.address()}/metrics", timeout=10) as answer:
         assert b'assetsync_watch_overflows_total{site="d"} 1.0' in answer.read()
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_moved_folders_disturb_no_end(make, number):
+    """A folder takes the name of one that went to another mapping, and leaves it again."""
+    mapped = [{"path": name, "destfolderid": FOLDER} for name in ("photos", "films")]
+    running = make(folders=json.dumps(mapped))
+    for name in ("photos/a", "photos/b", "films"):
+        (running.tree / name).mkdir(parents=True)
+    running.start()
+    for old, new in [("photos/a", "films/a"), ("photos/b", "photos/a"), ("photos/a", "photos/c")]:
+        (running.tree / old).rename(running.tree / new)
+        (running.tree / new / "found.txt").write_bytes(new.encode())
+        running.until(lambda new=new: f"{new}/found.txt" in running.states())
+    running.signal(number)
+    if number == signal.SIGHUP:
+        running.until(lambda: len(running.events("running")) == 2)
+    assert running.stop() == 0
+    assert [event for event in running.events() if event["level"] == "critical"] == []
+
+
+def test_very_deep_folder_ends_nothing(make, request):
+    """It is deeper than Python's recursion may go."""
+    running = make()
+    # pytest removes folders as recursively.
+    request.addfinalizer(lambda: subprocess.run(["rm", "-rf", running.tree], check=True))
+    inner = running.photos / "/".join(["d"] * 1_100)
+    subprocess.run(["mkdir", "-p", inner], check=True)
+    running.start()
+    (inner / "a.txt").write_bytes(b"a")
+    running.until_verified(1)
+    assert running.stop() == 0
 
 
 def test_killed_process_resumes_its_work(make, sandbox):
