@@ -4,12 +4,12 @@ A job only requests work from `work`. The ledger knows what is due, so a missed 
 overdue job runs once.
 """
 
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
 
 import structlog
 from apscheduler.events import EVENT_JOB_ERROR
+from apscheduler.job import Job
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.combining import OrTrigger
@@ -65,6 +65,7 @@ class Schedule:
             timezone=_ZONE, job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}, daemon=True
         )
         self._scheduler.add_listener(lambda event: failed(event.exception), EVENT_JOB_ERROR)
+        self._jobs: list[Job] = []
         jobs = {
             "rescan": work.want_scan,
             "index": work.read_back.want_index,
@@ -74,7 +75,9 @@ class Schedule:
         for name, job in jobs.items():
             trigger = trigger_of(getattr(times, name))
             if trigger is not None:
-                self._scheduler.add_job(job, trigger, id=name, name=name, **_first(name, trigger, work))
+                first = _first(name, trigger, work)
+                added = self._scheduler.add_job(job, _FromNow(trigger), id=name, name=name, next_run_time=first)
+                self._jobs.append(added)
 
     def start(self) -> None:
         """Start the scheduler; jobs run at their times, overdue jobs at once."""
@@ -89,7 +92,7 @@ class Schedule:
         """Correct the next run of each job after a jump of the wall clock; call this every few seconds.
 
         After a jump back, a job would wait for the whole jump; instead it starts no later than if it had run just now.
-        After a jump ahead, an overdue job starts now, so that APScheduler does not iterate over every missed time.
+        After a jump ahead, overdue jobs start now.
         """
         ahead = self._clock.now() - self._clock.steady()
         jump = ahead - self._ahead
@@ -99,26 +102,47 @@ class Schedule:
         self._ahead = ahead
         said = "the clock was set back" if jump < 0 else "the clock was set forward"
         log.warning(said, seconds=round(abs(jump)))
-        for job in self._scheduler.get_jobs():
-            now = datetime.now().astimezone()
-            due = max(job.next_run_time, now)
-            anew = _after(job.trigger, now.timestamp())
-            job.modify(next_run_time=due if anew is None else min(due, anew))
+        for job in self._jobs:
+            anew = _after(job.trigger, None)
+            # Otherwise the scheduler itself may be moving it on right now.
+            if anew is not None and anew < job.next_run_time:
+                job.modify(next_run_time=anew)
+        self._scheduler.wakeup()
 
     def next_runs(self) -> dict[str, float]:
-        """Return the next start of each job, in seconds since the epoch; jobs that are off are left out."""
-        return {job.id: job.next_run_time.timestamp() for job in self._scheduler.get_jobs() if job.next_run_time}
+        """Return the next start of each job, in seconds since the epoch; jobs that are off are left out.
+
+        Any thread may call this: it waits for no lock of the scheduler.
+        """
+        return {job.id: due.timestamp() for job in self._jobs if (due := job.next_run_time) is not None}
 
 
-def _first(name: str, trigger: BaseTrigger, work: Work) -> dict[str, datetime | None]:
-    """Return the first run as arguments of `add_job`, counted from the last run of the job.
+class _FromNow(BaseTrigger):  # type: ignore[misc] # APScheduler has no types
+    """The times of another trigger, without those that were missed.
+
+    APScheduler asks for each time between the last run and now, under its lock, to run the job once for all of them.
+    After a jump of the clock there are millions.
+    """
+
+    __slots__ = ("_trigger",)
+
+    def __init__(self, trigger: BaseTrigger) -> None:
+        self._trigger = trigger
+
+    def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime | None:
+        """Return the first time after both the previous time and now."""
+        since = now if previous_fire_time is None else max(previous_fire_time, now)
+        following: datetime | None = self._trigger.get_next_fire_time(since, now)
+        return following
+
+
+def _first(name: str, trigger: BaseTrigger, work: Work) -> datetime | None:
+    """Return the first run, counted from the last run of the job; a time in the past starts the job at once.
 
     A run that was due while no daemon ran thus starts now. A rescan is not counted: each start scans anyway.
     """
     last = None if name == "rescan" else work.read_back.last(name)
-    following = None if last is None else _after(trigger, last)
-    # Start an overdue job now: APScheduler would iterate over each missed time, and there may be millions.
-    return {} if following is None else {"next_run_time": max(following, datetime.now().astimezone())}
+    return _after(trigger, last)
 
 
 def next_run(times: Interval | Cron | None, last: float | None) -> float | None:
@@ -129,14 +153,14 @@ def next_run(times: Interval | Cron | None, last: float | None) -> float | None:
     trigger = trigger_of(times)
     if trigger is None:
         return None
-    following = _after(trigger, time.time() if last is None else last)
+    following = _after(trigger, last)
     return None if following is None else following.timestamp()
 
 
-def _after(trigger: BaseTrigger, last: float) -> datetime | None:
+def _after(trigger: BaseTrigger, last: float | None) -> datetime | None:
     now = datetime.now().astimezone()
     # A time later than now comes from a clock that was set back since.
-    since = min(datetime.fromtimestamp(last).astimezone(), now)
+    since = now if last is None else min(datetime.fromtimestamp(last).astimezone(), now)
     following: datetime | None = trigger.get_next_fire_time(since, now)
     return following
 

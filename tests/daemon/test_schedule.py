@@ -87,6 +87,8 @@ def test_restart_keeps_the_elapsed_wait(make_world, job, ended, waits):
         while not asked and not waits and time.monotonic() < deadline:
             time.sleep(0.01)
         assert bool(asked) is (waits == 0)
+        while schedule.next_runs()[job] <= now and time.monotonic() < deadline:
+            time.sleep(0.01)
         assert schedule.next_runs()[job] == pytest.approx(now + (waits or 300), abs=5)
     finally:
         schedule.stop()
@@ -155,6 +157,52 @@ def test_clock_jump_keeps_the_job_rate(make_world, monkeypatch, jump):
         assert (asked["audit"], asked["index"]) == ((0, 0) if jump < 0 else (1, 1))
         assert following["audit"] == pytest.approx(time.time() + 30 * 86_400, abs=10)
         assert 0 <= following["index"] - time.time() <= 25 * 3600
+    finally:
+        schedule.stop()
+
+
+def test_scheduler_skips_times_missed_by_a_jump(make_world, monkeypatch):
+    """The clock jumps from 1970 to now shortly before each job is due, and the scheduler sees it first."""
+    # The last weekday and day are alternatives: two cron triggers as one.
+    lines = {"rescan": "1m", "index": "* * * * *", "verify": "* * 1-31 * 0-6", "audit": "1h"}
+    world = make_world(schedule=lines)
+    asked: list[str] = []
+    work = Work(world.site)
+    work.want_scan = lambda: asked.append("rescan")
+    work.read_back.want_index, work.read_back.want_verify = (
+        lambda: asked.append("index"),
+        lambda: asked.append("verify"),
+    )
+    work.read_back.want_audit = lambda: asked.append("audit")
+    wall = Wall(monkeypatch)
+    wall.off = 10 * 86_400 + 30.0 - time.time()
+    schedule = Schedule(world.config().schedule, work, wall, failed=pytest.fail)
+    schedule.start()
+    wall.off = 0.0
+    schedule._scheduler.wakeup()
+    deadline = time.monotonic() + 10
+    while len(asked) < len(lines) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    # Not in a `finally`: this waits for a scheduler that walks.
+    assert sorted(asked) == sorted(lines)
+    schedule.correct_clock_jump()
+    time.sleep(0.5)
+    assert sorted(asked) == sorted(lines)
+    assert all(0 < due - time.time() <= 3600 for due in schedule.next_runs().values())
+    schedule.stop()
+
+
+def test_next_runs_wait_for_no_lock(make_world):
+    world = make_world(schedule={"rescan": "1h", "index": "5m", "verify": "off", "audit": "off"})
+    schedule = Schedule(world.config().schedule, Work(world.site), world.clock, failed=pytest.fail)
+    schedule.start()
+    try:
+        answers: list[dict[str, float]] = []
+        reader = threading.Thread(target=lambda: answers.append(schedule.next_runs()), daemon=True)
+        with schedule._scheduler._jobstores_lock:
+            reader.start()
+            reader.join(5)
+            assert [sorted(answer) for answer in answers] == [["index", "rescan"]]
     finally:
         schedule.stop()
 
