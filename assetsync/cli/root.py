@@ -4,6 +4,7 @@ The summaries of the overview are here too, because reading them from the comman
 """
 
 import gc
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from typing import cast
@@ -64,7 +65,13 @@ class LazyGroup(click.Group):
             close = get_close_matches(args[0].lower(), COMMANDS, n=1)
             if close:
                 raise click.UsageError(f"No such command '{args[0]}'. Did you mean '{close[0]}'?", ctx)
-        return super().resolve_command(ctx, args)
+        found = super().resolve_command(ctx, args)
+        if "structlog" in sys.modules:
+            from assetsync.log import configure_logging  # noqa: PLC0415 - slow to load; a fast command logs nothing
+
+            # Unconfigured, structlog writes to stdout, which is for results alone.
+            configure_logging(level="warning")
+        return found
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the options before the command; raise UsageError if one of them belongs behind the command."""

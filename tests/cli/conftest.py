@@ -111,8 +111,9 @@ watch: {{settle: 0s}}
 
     def start(self, command: str, *arguments: str) -> "subprocess.Popen[str]":
         """Start a command as a process of its own; it is ended with the test."""
+        config = [] if command == "sandbox" else ["--config", str(self.config)]
         process = subprocess.Popen(
-            [sys.executable, "-m", "assetsync", *command.split(), "--config", str(self.config), *arguments],
+            [sys.executable, "-m", "assetsync", *command.split(), *config, *arguments],
             env={**os.environ, "ASSETSYNC_CONFIG": str(self.config)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
