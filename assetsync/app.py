@@ -147,6 +147,9 @@ class Site:
 
     def trouble(self, error: ServiceError) -> None:
         """Report a failed look-up to the circuit breaker, and log the pause that begins with it."""
+        if self.context.clock.wait(0):
+            # The stop cut the look-up.
+            return
         reason, retry_after = code_and_wait(error)
         if self.circuit_breaker.trouble(reason, str(error), retry_after, by_lookup=True):
             log.warning("paused", reason=reason, detail=str(error))

@@ -4,6 +4,27 @@ There is one module for each command. It is loaded when the command is called, s
 a slow one needs. The work itself is left to the layers below.
 """
 
-from assetsync.cli.entry import main
+import os
+import signal
+import sys
+from types import FrameType
 
-__all__ = ["main"]
+_INTERRUPTED = 130
+
+
+def main() -> int:
+    """Run the command line of this process and return the exit code."""
+    try:
+        if sys.argv[1:2] == ["run"]:
+            # Loading the daemon takes a second on a busy machine. It reads the configuration after that, and takes the
+            # signals over before (`daemon.systemd.Signals`).
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            signal.signal(signal.SIGTERM, _end)
+        from assetsync.cli import entry  # noqa: PLC0415 - slow to load
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    return entry.main()
+
+
+def _end(_number: int, _frame: FrameType | None) -> None:
+    os._exit(0)

@@ -44,16 +44,17 @@ def command(path: Path) -> int:
       assetsync run --config /etc/assetsync/hq.yaml
       systemctl start assetsync@hq          # the same under systemd, see systemd/README.md
     """
-    config, key = _read(path)
     notifier = Notifier(dict(os.environ))
+    signals = Signals(notifier)
+    # First: the configuration is read after each signal that arrives from now on, or again.
+    signals.take()
+    config, key = _read(path)
     _log_as(config)
     if (unknown := zone_warning(os.environ)) is not None:
         log.warning(unknown, fix=ZONE_FIX)
     if not exists(config.ledger):
         # For a known site the brake is pulled instead.
         expect_root(config)
-    signals = Signals()
-    signals.take()
     # Once, not at each reload: a reload comes after READY and is shorter than the watchdog's time-out, because the
     # ledger was in use until then.
     notifier.beginning()

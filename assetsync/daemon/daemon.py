@@ -46,7 +46,9 @@ T = TypeVar("T")
 
 _LIMIT = 15.0
 _STOP_PATIENCE = 30.0
-_CUT_PATIENCE = 5.0
+_SEARCH_PATIENCE = 1.5
+_CUT_PATIENCE = 3.0
+_TICK = 0.25
 _NOTIFY_PATIENCE = 5.0
 _STATUS_EVERY = 10.0
 _LEDGER_PAUSE = 2.0
@@ -110,7 +112,8 @@ class Daemon:
             heartbeat = Heartbeat(self._tick, self._pulse.expect)
             chance = random.SystemRandom()
             site = build(self._config, ledger, alive, self.clock, chance, heartbeat=heartbeat, meter=metrics)
-            self._run(site, ledger, notifications, metrics)
+            self._signals.is_sending = lambda: site.uploads.in_flight > 0
+            self._run(site, notifications, metrics, service.end_searches)
         finally:
             try:
                 notifications.close(_NOTIFY_PATIENCE)
@@ -131,7 +134,10 @@ class Daemon:
         called again after it was done in part.
         """
         waits = False
-        while not self.clock.stop.is_set():
+        while True:
+            self._handle_signals(self._signals.wait(_LEDGER_PAUSE if waits else 0.0))
+            if self.clock.stop.is_set():
+                return None
             try:
                 return begin()
             except LedgerBusy:
@@ -144,13 +150,14 @@ class Daemon:
                 notifications.waits_for_ledger(str(error))
                 self._notifier.status(f"waiting for the ledger: {error}")
                 self._notifier.alive()
-                self._handle_signals(self._signals.wait(_LEDGER_PAUSE))
             except Exception as error:
                 notifications.ended(error)
                 raise
-        return None
 
-    def _run(self, site: Site, ledger: Ledger, notifications: Notifications, metrics: Metrics) -> None:
+    def _run(
+        self, site: Site, notifications: Notifications, metrics: Metrics, end_searches: Callable[[], None]
+    ) -> None:
+        ledger = site.context.ledger
         work = Work(site, idle=self._limit / 3)
         steps = {
             "upload": work.send,
@@ -205,7 +212,7 @@ class Daemon:
                 server.stop()
             schedule.stop()
             work.wake()
-            self._join(loops, site)
+            self._join(loops, site, end_searches)
             work.end()
             self._note_end(site.runtime_state)
             if self._failure is not None:
@@ -279,9 +286,17 @@ class Daemon:
         except LedgerError as error:
             self._notifier.status(f"waiting for the ledger: {error}")
 
-    def _join(self, loops: list[Loop], site: Site) -> None:
-        """Wait for all loops, within the unit's TimeoutStopSec."""
-        if _all_ended(loops, self.clock, _STOP_PATIENCE):
+    def _join(self, loops: list[Loop], site: Site, end_searches: Callable[[], None]) -> None:
+        """Wait for all loops, within the unit's TimeoutStopSec; only uploads in flight have the time to end."""
+        until = self.clock.steady() + _STOP_PATIENCE
+        if _all_ended(loops, self.clock, _SEARCH_PATIENCE):
+            return
+        # A search that is cut is repeated by the next start.
+        end_searches()
+        is_over = _all_ended(loops, self.clock, _SEARCH_PATIENCE)
+        while not is_over and site.uploads.in_flight and self.clock.steady() < until:
+            is_over = _all_ended(loops, self.clock, _TICK)
+        if is_over:
             return
         # Cut the uploads in flight and record the cut, so that the next start need not guess.
         site.context.service.close()

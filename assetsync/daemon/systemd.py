@@ -4,9 +4,13 @@ When to report, and the reaction to a signal, are left to `daemon` and `cli.run`
 """
 
 import os
-import select
 import signal
 import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from types import FrameType
 
 import structlog
@@ -14,6 +18,11 @@ import structlog
 log = structlog.get_logger(__name__)
 
 _LONGEST_START = 30 * 60.0
+_LATEST = 9.0
+_LATEST_SENDING = 45.0
+_AFTER_SENDING = 5.0
+_LOOK_AGAIN = 0.25
+_INTERRUPTED = 130  # as `cli.entry.INTERRUPTED`
 
 
 class Notifier:
@@ -76,34 +85,65 @@ RELOAD = frozenset({signal.SIGHUP})
 
 
 class Signals:
-    """The signals since the last `wait`; made once for a process."""
+    """The signals since the last `wait`; made once for a process.
 
-    def __init__(self) -> None:
+    A thread receives them, because the main thread may be busy for minutes. At the first SIGTERM or SIGINT it reports
+    that the process stops. A process that has not ended `_LATEST` seconds later is ended, with the exit code of a stop:
+    a restart is safe at any point. While `is_sending` is true it has more time, `_LATEST_SENDING` seconds at most.
+    """
+
+    def __init__(self, notifier: Notifier) -> None:
+        self._notifier = notifier
         self._reading, self._writing = socket.socketpair()
-        self._reading.setblocking(False)
         self._writing.setblocking(False)
+        self._received: SimpleQueue[int] = SimpleQueue()
+        self.is_sending: Callable[[], bool] = lambda: False
 
     def take(self) -> None:
         """Receive SIGTERM, SIGINT and SIGHUP from now on; only the main thread may call this."""
+        signal.set_wakeup_fd(self._writing.fileno(), warn_on_full_buffer=False)
         for number in STOP | RELOAD:
             signal.signal(number, _nothing)
-        signal.set_wakeup_fd(self._writing.fileno(), warn_on_full_buffer=False)
+        threading.Thread(target=self._receive, name="signals", daemon=True).start()
 
     def nudge(self) -> None:
         """End the current or next `wait` at once; any thread may call this."""
-        try:
-            self._writing.send(b"\0")
-        except BlockingIOError:
-            # The socket is full of unread bytes, so the next wait returns at once anyway.
-            return
+        self._received.put(0)
 
     def wait(self, patience: float) -> frozenset[int]:
         """Return the numbers of the signals received, after waiting up to `patience` seconds for the first."""
-        select.select([self._reading], [], [], max(0.0, patience))
-        try:
-            return frozenset(self._reading.recv(4096)) - {0}
-        except BlockingIOError:
-            return frozenset()
+        numbers = set()
+        with suppress(Empty):
+            numbers.add(self._received.get(timeout=max(0.0, patience)))
+            while True:
+                numbers.add(self._received.get_nowait())
+        return frozenset(numbers - {0})
+
+    def _receive(self) -> None:
+        stops = False
+        while True:
+            for number in self._reading.recv(4096):
+                self._received.put(number)
+                if number in STOP and not stops:
+                    stops = True
+                    # Another thread: a report waits for the reader of the log.
+                    code = _INTERRUPTED if number == signal.SIGINT else 0
+                    threading.Thread(target=self._end_in_time, args=(code,), name="end", daemon=True).start()
+                    self._notifier.stopping()
+                    log.info("stopping", signal=signal.Signals(number).name)
+
+    def _end_in_time(self, code: int) -> None:
+        began = time.monotonic()
+        until = began + _LATEST
+        while (now := time.monotonic()) < min(until, began + _LATEST_SENDING):
+            if self.is_sending():
+                # What follows the last upload takes a moment, too.
+                until = max(until, now + _AFTER_SENDING)
+            time.sleep(_LOOK_AGAIN)
+        said = threading.Thread(target=log.warning, args=("ended while something hangs",), daemon=True)
+        said.start()
+        said.join(_LOOK_AGAIN)
+        os._exit(code)
 
 
 def _nothing(_number: int, _frame: FrameType | None) -> None:

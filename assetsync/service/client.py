@@ -60,12 +60,19 @@ class HttpService:
         self._search_url = address("service.base_url", settings.base_url.rstrip("/") + SEARCH_PATH)
         self._patience = settings.read_timeout
         self._transport = Transport(settings)
-        self._uploads = Uploads(settings, self._transport, self._redaction)
+        # Uploads have connections of their own, so that searches can be ended without them.
+        self._for_uploads = Transport(settings, self._transport.tls)
+        self._uploads = Uploads(settings, self._for_uploads, self._redaction)
 
     def close(self) -> None:
         """Close every connection; open requests of other threads end as unanswered, and new requests fail."""
-        self._transport.close()
+        self.end_searches()
+        self._for_uploads.close()
         self._uploads.close()
+
+    def end_searches(self) -> None:
+        """Close every connection but those of uploads; open searches and calls of the index end as unanswered."""
+        self._transport.close()
 
     def upload(self, request: UploadRequest, body: Body) -> Sent:
         """Post one file (interface section 4.3) and return the result.

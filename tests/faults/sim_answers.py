@@ -22,7 +22,8 @@ def client_over(transport: httpx.BaseTransport) -> HttpService:
     """Give the real client over the simulated transport; uploads are answered while they are sent."""
     settings = ServiceSettings(base_url=_ADDRESS, upload_url=f"{_ADDRESS}/index.cfm", api_key=SecretStr(KEY))
     client = HttpService(settings)
-    client._transport.handle_request = transport.handle_request  # type: ignore[method-assign]
+    for each in (client._transport, client._for_uploads):
+        each.handle_request = transport.handle_request  # type: ignore[method-assign]
     return client
 
 

@@ -34,7 +34,10 @@ _LONG_COMMIT = 0.05
 
 @dataclass(slots=True)
 class UploadContext:
-    """What all workers of a site share; `last_answer` is when the last POST ended (steady seconds)."""
+    """What all workers of a site share.
+
+    `last_answer` is when the last POST ended (steady seconds), `in_flight` the number of POSTs that have not ended.
+    """
 
     context: Context
     preparer: Preparer
@@ -42,6 +45,7 @@ class UploadContext:
     results: ResultRecorder
     rate_limiter: RateLimiter | None = None
     last_answer: float | None = None
+    in_flight: int = 0
 
     def prepare(self, row: FileRow) -> Ready | None:
         """Return a taken file ready to be sent; or give it back and return None. May block for long."""
@@ -51,6 +55,9 @@ class UploadContext:
             if ready is None:
                 self.context.progress.handled()
         except ServiceError as error:
+            if self.context.clock.wait(0):
+                # The stop cut the look-up.
+                return None
             reason, retry_after = code_and_wait(error)
             self.results.trouble(reason, str(error), retry_after, by_lookup=True)
         except OutOfResources as error:
@@ -199,10 +206,14 @@ class Worker:
             mark_unread = partial(self._ledger.metadata_drift.mark_unread, ready.row.id)
             await self._blocking.run(partial(self._results.write_with_retry, ready.row, mark_unread))
         began = self._clock.steady()
-        if self._connection is None or ready.body.size > SMALL or uploads.rate_limiter is not None:
-            sent = await self._blocking.run(partial(self._post_blocking, ready))
-        else:
-            sent = await self._connection.post(ready.request, ready.body)
+        uploads.in_flight += 1
+        try:
+            if self._connection is None or ready.body.size > SMALL or uploads.rate_limiter is not None:
+                sent = await self._blocking.run(partial(self._post_blocking, ready))
+            else:
+                sent = await self._connection.post(ready.request, ready.body)
+        finally:
+            uploads.in_flight -= 1
         uploads.context.progress.handled()
         uploads.last_answer = self._clock.steady()
         return sent._replace(took=uploads.last_answer - began)

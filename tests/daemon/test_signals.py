@@ -1,0 +1,75 @@
+"""Signals end or reload a daemon at any moment, and nothing that hangs keeps it from ending."""
+
+import json
+import signal
+import time
+import urllib.request
+
+import pytest
+
+from assetsync.sandbox import FaultKind, FaultRule, Operation
+
+_LATEST = 10
+
+AT_EACH_IMPORT = """
+import os, signal, sys
+class Sender:
+    def find_spec(self, name, *_):
+        if name not in ("assetsync", "assetsync.cli") and {when}:
+            os.kill(os.getpid(), signal.{number})
+sys.meta_path.insert(0, Sender())
+"""
+
+
+def test_reload_signals_while_it_starts_are_harmless(make):
+    """One arrives at each import, the first before anything slow is loaded."""
+    running = make().start(broken=AT_EACH_IMPORT.format(number="SIGHUP", when=True))
+    assert running.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("module", "number", "code"), [("click", "SIGTERM", 0), ("pydantic", "SIGINT", 130), ("apscheduler", "SIGTERM", 0)]
+)
+def test_stop_while_it_starts_ends_it(make, module, number, code):
+    running = make().start(broken=AT_EACH_IMPORT.format(number=number, when=f"name == {module!r}"), ready=False)
+    assert running.process.wait(30) == code
+    assert "Traceback" not in running.log.read_text("utf-8")
+
+
+def _stop(running) -> None:
+    running.signal(signal.SIGTERM)
+    began = time.monotonic()
+    assert running.process.wait(60) == 0
+    assert time.monotonic() - began < _LATEST
+    assert running.events("stopping")
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        "import assetsync.daemon.daemon as module\nmodule.open_ledger = hang",
+        "import assetsync.daemon.schedule as module\nmodule.Schedule.stop = hang",
+        "import assetsync.sync.upload.prepare as module\nmodule.Preparer.prepare = hang",
+    ],
+    ids=["start", "schedule", "disk"],
+)
+def test_stop_waits_for_nothing_that_hangs(make, spoilt):
+    hang = 'import os, time\ndef hang(*_, **__):\n    os.write(2, b\'{"event": "hangs"}\\n\')\n    time.sleep(300)\n'
+    running = make()
+    (running.photos / "a.jpg").write_bytes(b"a")
+    running.start(broken=hang + spoilt, ready="open_ledger" not in spoilt)
+    if "Schedule" not in spoilt:
+        running.until(lambda: running.events("hangs"))
+    _stop(running)
+
+
+def test_stop_cuts_a_search_that_hangs(make, sandbox):
+    running = make()
+    running.config.write_text(running.config.read_text("utf-8").replace("read_timeout: 5s", "read_timeout: 5m"))
+    sandbox.set_faults(FaultRule(kind=FaultKind.HANG, operation=Operation.SEARCH, seconds=300))
+    running.start()
+    (running.photos / "a.jpg").write_bytes(b"a")
+    with_search = f"{sandbox.address}/_sandbox/log"
+    running.until(lambda: json.load(urllib.request.urlopen(with_search, timeout=10))["search"])
+    _stop(running)
+    assert running.events("stopped")
