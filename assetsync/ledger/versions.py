@@ -225,6 +225,10 @@ class Versions:
         rows = self._store.rows(sql, *chain.from_iterable(ranges), limit)
         return [Known._make(row) for row in rows]
 
+    def newest(self) -> int:
+        """Return the id of the newest version, 0 without one."""
+        return int(self._store.value("SELECT COALESCE(MAX(id), 0) FROM files"))
+
     def size(self) -> int:
         """Return the number of current paths."""
         return int(self._store.value("SELECT COALESCE(SUM(files), 0) FROM counted WHERE wanted = 'yes'"))

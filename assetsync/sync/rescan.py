@@ -61,6 +61,7 @@ class Rescan:
         if dry_run:
             self.root_identity.expect()
             result = self.intake.scan(self._look(report, seen), report, dry_run=True)
+            self._match_renames(result)
             result.vanished = len(result.not_renamed()) if report.finished else 0
             return result
         try:
@@ -69,7 +70,8 @@ class Rescan:
             self.context.ledger.runs.not_scanned()
             raise
         self.check_mappings()
-        arrived_before = list(self.single_looks.arrived)
+        renames = self.single_looks.renames
+        renames.scan_begins()
         began = clock.steady()
         self.runtime_state.begin_scan()
         try:
@@ -79,22 +81,27 @@ class Rescan:
             raise
         finally:
             self.runtime_state.end_scan(finished=report.finished)
-        result.arrived |= self.single_looks.arrived
+        self._match_renames(result)
         self.brakes.check_found(result)
         if report.finished:
             if not self.brakes.check_vanished(result):
                 # The next scan misses the same files, and finds no new paths for them.
-                self.single_looks.note_arrived(result.arrived)
+                renames.note(result.arrived)
                 self.root_identity.found("the root is there again, and another brake is about what is missing in it")
             else:
                 self._note_vanished(result, self.intake.decide_missing(result))
-                for path in arrived_before:
-                    self.single_looks.arrived.pop(path, None)
+                renames.decided(result.matched, result.arrived)
                 if report.complete and not result.missing_count:
                     self.root_identity.found("the root and its files are back")
         self.drift.look_again()
         self._scanned(report, clock.steady() - began)
         return result
+
+    def _match_renames(self, result: ScanResult) -> None:
+        """Find the missing files that have a new path."""
+        missing = [one for one in result.missing if one.mapping is not None]
+        all_queued = not result.unsettled
+        result.matched = self.single_looks.renames.match(missing, result.arrived, all_queued=all_queued)
 
     def _note_vanished(self, result: ScanResult, gone: list[bytes]) -> None:
         """Report the files that are gone, so that no deletion passes in silence."""

@@ -13,6 +13,7 @@ from assetsync.reconcile.report import dry_run
 from assetsync.status.document import as_object
 from assetsync.status.sentences import vanished, verdict
 from assetsync.status.site_status import read_status
+from assetsync.sync.intake import renames
 
 DAY = 24 * 3600
 
@@ -89,6 +90,80 @@ def test_reorganised_folder_pulls_no_brake(filled):
         (filled.root / f"F1/{number:02}").rename(filled.root / f"F1/new {number:02}")
     filled.scan()
     assert not filled.site.brakes.pulled()
+
+
+AGO, AHEAD = 1e9, 4e9
+"""Times of files: one that has settled, and one that settles at the second look."""
+
+
+def put_alike(world, *paths, mtime=AGO):
+    """Write files of one size and time, as an export with fixed times does."""
+    for number, path in enumerate(paths):
+        world.write(path, b"%04d" % (number + sum(path.encode())), mtime=mtime)
+
+
+@pytest.fixture(params=[AGO, AHEAD])
+def alike(make_world, request):
+    """A site with 100 sent files of one size and one time."""
+    world = make_world(folders=[{"path": "F1", "destfolderid": "F1"}])
+    put_alike(world, *(f"F1/{number:02}" for number in range(100)), mtime=request.param)
+    for _ in range(3):
+        world.scan_and_send()
+    assert len(world.states()) == 100
+    world.mtime = request.param
+    return world
+
+
+def test_new_path_excuses_one_missing_file(alike):
+    """Of 95 deleted files, a new file of the same size and time may be one; 94 pull the brake and are reported."""
+    remove(alike, "F1", 95)
+    put_alike(alike, "F1/new", mtime=alike.mtime)
+    assert alike.scan().vanished == 0
+    (brake,) = alike.ledger.reports.brakes()
+    assert (brake.kind, brake.subject, brake.amount) == ("vanished", "F1/", 94)
+    alike.ledger.resume(brake.id, alike.clock.now())
+    assert alike.scan().vanished == 94
+    assert next(vanished(status(alike))).startswith("vanished in the last 7 days: 94 files;")
+
+
+def test_used_new_path_counts_once(alike):
+    """A file that has not settled arrives again with each scan."""
+    (alike.root / "F1/00").unlink()
+    put_alike(alike, "F1/new", mtime=alike.mtime)
+    assert alike.scan().vanished == 0
+    (alike.root / "F1/01").unlink()
+    assert alike.scan().vanished == 1
+
+
+def test_rename_among_equal_files_is_exact(alike):
+    """Of files of the same size and time, the inode shows which one was renamed."""
+    remove(alike, "F1", 1)
+    (alike.root / "F1/70").rename(alike.root / "F1/renamed")
+    assert alike.scan().vanished == 1
+    assert list(vanished(status(alike)))[2].strip() == "F1/00"
+
+
+def test_spared_upload_excuses_no_deletion(alike):
+    """The ledger knows whose file a watched new path is, once its upload was spared."""
+    (alike.root / "F1/sub").mkdir()
+    move(alike, "F1", "F1/sub", 10)
+    alike.live(3)
+    assert alike.row("F1/sub/00").attempts == 1
+    for number in range(90, 100):
+        (alike.root / f"F1/{number:02}").unlink()
+    assert alike.scan().vanished == 10
+
+
+def test_renames_beyond_the_limit_have_not_vanished(alike, monkeypatch):
+    """With more new paths than are kept, the ledger shows the new path of each renamed file once all are queued."""
+    monkeypatch.setattr(renames, "_MOST_ARRIVED", 5)
+    put_alike(alike, *(f"F1/!{number:02}" for number in range(20)), mtime=alike.mtime - 1e6)
+    for number in range(60):
+        (alike.root / f"F1/{number:02}").rename(alike.root / f"F1/renamed {number:02}")
+    (alike.root / "F1/60").unlink()
+    found = [alike.scan().vanished, alike.scan().vanished]
+    assert not alike.site.brakes.pulled()
+    assert found == ([1, 0] if alike.mtime == AGO else [0, 1])
 
 
 @pytest.fixture

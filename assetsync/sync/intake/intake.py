@@ -6,7 +6,7 @@ what a look means, and `sync.brakes` whether too much has vanished.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from assetsync.errors import FileUnreadable, RootMissing
 from assetsync.ledger.versions import Known, NewVersion
 from assetsync.model import FileStat, Seen, State
 from assetsync.sync.context import Context
+from assetsync.sync.intake.renames import Looks, Matched, Missing, Renames, has_room
 from assetsync.sync.intake.scan_diff import ScanDiff
 from assetsync.sync.intake.settling import Settling
 from assetsync.sync.intake.sidecars import SidecarDiff
@@ -29,24 +30,11 @@ from assetsync.tree.scan_report import ScanReport
 log = structlog.get_logger(__name__)
 
 _BATCH = 1000
-_MOST_ARRIVED = 100_000
-"""New paths that are compared with missing files: beyond them, a renamed file counts as vanished."""
-
 _FEW = 100
 """Batch size for single looks. It is smaller than `_BATCH`, because each of these files may be waited for."""
 
 _NAMED = 5
 """The most files that a log line names."""
-
-
-@dataclass(slots=True)
-class Missing:
-    """A current version whose file the scan did not find; `looks` is the size and the time of its content."""
-
-    id: int
-    path: bytes
-    mapping: int | None
-    looks: tuple[int, int]
 
 
 class Planned(NamedTuple):
@@ -78,9 +66,9 @@ class ScanResult:
 
     `missing_by` counts the missing files by mapping. `missing` lists them and the files that are no longer mapped, each
     kind up to `most_missing`, which is no less than the brake allows. `taken_over` counts, by mapping, files that were
-    unmapped for a while and had been sent to another folder of the service before. `arrived` maps new paths to the size
-    and the time of their content, so that a renamed file does not count as vanished. `vanished` counts the files that
-    are gone, once that is decided.
+    unmapped for a while and had been sent to another folder of the service before. `arrived` holds the new paths, and
+    `matched` shows which of them are new names of missing files. `vanished` counts the files that are gone, once that
+    is decided.
     """
 
     report: ScanReport
@@ -95,14 +83,18 @@ class ScanResult:
     unmapped: int = 0
     moved: int = 0
     taken_over: Counter[int] = field(default_factory=Counter)
-    arrived: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+    arrived: dict[bytes, Looks] = field(default_factory=dict)
+    matched: Matched = field(default_factory=lambda: Matched({}))
     vanished: int = 0
 
     def not_renamed(self) -> list[Missing]:
-        """Return the missing files of all mappings that no new path looks like, up to `most_missing`."""
-        missing = {one.path for one in self.missing}
-        arrived = {looks for path, looks in self.arrived.items() if path not in missing}
-        return [one for one in self.missing if one.mapping is not None and one.looks not in arrived]
+        """Return the missing files of all mappings that were not renamed, up to `most_missing`.
+
+        Return none while some may have been renamed to paths that are not known yet.
+        """
+        if self.matched.is_partial:
+            return []
+        return [one for one in self.missing if one.mapping is not None and one.path not in self.matched.renamed]
 
     @property
     def missing_count(self) -> int:
@@ -125,9 +117,8 @@ class IntakeRules:
 class Intake:
     """Records looks at the tree in the ledger; used by one thread at a time.
 
-    `new_versions` counts the new and changed files that single looks found. `arrived` maps new paths since the
-    last decision about missing files to the size and the time of their content: the watcher finds the new paths of
-    moved files before a scan misses the old ones. `forget` is called before changed sidecars are recorded.
+    `new_versions` counts the new and changed files that single looks found. `forget` is called before changed sidecars
+    are recorded.
     """
 
     def __init__(
@@ -158,7 +149,7 @@ class Intake:
         self._dry_run = False
         self.frozen: frozenset[int] = frozenset()
         self.new_versions = 0
-        self.arrived: dict[bytes, tuple[int, int]] = {}
+        self.renames = Renames(context.ledger.versions)
         self.planned: Callable[[Planned], None] = lambda _planned: None
         """Called in a dry run with each file that a run would queue."""
 
@@ -208,7 +199,8 @@ class Intake:
     def decide_missing(self, result: ScanResult) -> list[bytes]:
         """Record the missing files that are gone or no longer mapped; return the paths that are gone and not renamed.
 
-        Called after a scan that reached its end. Paths that its report does not cover are skipped.
+        Called after a scan that reached its end. Paths that its report does not cover are skipped, and those that may
+        have been renamed.
         """
         gone: list[tuple[int, bytes]] = []
         unmapped: list[tuple[int, bytes]] = []
@@ -217,6 +209,8 @@ class Intake:
                 continue
             if missing.mapping is None:
                 unmapped.append((missing.id, missing.path))
+                continue
+            if result.matched.is_partial and missing.path not in result.matched.renamed:
                 continue
             try:
                 if self._tree.lstat(missing.path) is None:
@@ -256,13 +250,8 @@ class Intake:
             self._batch.clear()
             self._remapped.clear()
             self.new_versions += result.new_versions
-            self.note_arrived(result.arrived)
+            self.renames.note(result.arrived)
         return result.to_send
-
-    def note_arrived(self, arrived: Mapping[bytes, tuple[int, int]]) -> None:
-        """Keep new paths until missing files are decided, as far as there is room."""
-        if len(self.arrived) < _MOST_ARRIVED:
-            self.arrived |= arrived
 
     def _look(self, path: bytes, result: ScanResult) -> None:
         mapping = self._plan.covers(path)
@@ -299,8 +288,8 @@ class Intake:
         if change is Change.UNCHANGED or (change is Change.REMAPPED and self._stays(seen, row, folder, result)):
             self.settling.forget(seen.path)
             return
-        if row is None and len(result.arrived) < _MOST_ARRIVED:
-            result.arrived[seen.path] = (stat.size, stat.mtime_ns)
+        if row is None and has_room(result.arrived):
+            result.arrived[seen.path] = Looks(stat.size, stat.mtime_ns, stat.inode)
         if row is None and self._has_asides and self._is_taken_over(seen, stat, folder, result):
             self.settling.forget(seen.path)
             return
@@ -362,7 +351,7 @@ class Intake:
                 # More than the brake allows: which files they are does not matter.
                 return
         if result.unmapped <= self._rules.most_missing or mapping is not None:
-            result.missing.append(Missing(row.id, row.path, mapping, (row.size, row.mtime_ns)))
+            result.missing.append(Missing(row.id, row.path, mapping, Looks(row.size, row.mtime_ns, row.inode)))
 
     def _flush(self) -> None:
         batch, self._batch = self._batch, []
