@@ -217,13 +217,16 @@ class Versions:
         Versions below the folders in `but` (the first 100 of them) are left out.
         """
         ranges = [below(each) for each in (folder, *but[:_FOLDERS_LEFT_OUT])]
-        sql = (
-            f"SELECT {_KNOWN} FROM files WHERE wanted = 'yes' AND path >= ? AND path < ?"
-            f"{' AND NOT (path >= ? AND path < ?)' * (len(ranges) - 1)}"
-            " AND state IN ('stored', 'verified') ORDER BY id * 2654435761 % 4294967296 LIMIT ?"
-        )
-        rows = self._store.rows(sql, *chain.from_iterable(ranges), limit)
-        return [Known._make(row) for row in rows]
+        where = "wanted = 'yes' AND path >= ? AND path < ?" + " AND NOT (path >= ? AND path < ?)" * (len(ranges) - 1)
+        order = "ORDER BY id * 2654435761 % 4294967296 LIMIT ?"
+        # Usually most files have an asset: the index alone shows enough ids, without reading all rows.
+        some = f"id IN (SELECT id FROM files WHERE {where} {order})"
+        rows: list[Known] = []
+        for condition, most in ((some, (4 * limit,)), (where, ())):
+            if len(rows) < limit:
+                sql = f"SELECT {_KNOWN} FROM files WHERE {condition} AND state IN ('stored', 'verified') {order}"
+                rows = [*map(Known._make, self._store.rows(sql, *chain.from_iterable(ranges), *most, limit))]
+        return rows
 
     def newest(self) -> int:
         """Return the id of the newest version, 0 without one."""

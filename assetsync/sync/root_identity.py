@@ -2,8 +2,8 @@
 
 With another tree in its place (another `root`, or another disk mounted at a mapped folder), all known files would count
 as gone and all files of that tree would be sent. The tree of another site would do the same; that check is left to
-`sync.duplicate_sites`. Nothing of such a tree is read before a person agrees. A missing root pulls a brake of
-its own.
+`sync.duplicate_sites`. Nothing of such a tree is read before a person agrees, apart from a few files that are compared.
+A missing root pulls a brake of its own.
 """
 
 import os
@@ -11,12 +11,14 @@ from typing import NamedTuple
 
 from assetsync.core.mapping import Plan
 from assetsync.core.names import printable
-from assetsync.errors import FileUnreadable, RootElsewhere, RootMissing
+from assetsync.errors import FileChanged, FileUnreadable, NotRegular, ReadStopped, RootElsewhere, RootMissing
 from assetsync.ledger.ledger_metadata import ROOT
-from assetsync.model import Mapping
+from assetsync.ledger.versions import Known
+from assetsync.model import FileStat, Mapping
 from assetsync.sync.brakes import BrakeControl
 from assetsync.sync.context import Context
 from assetsync.sync.duplicate_sites import DuplicateSites
+from assetsync.tree.body import digest
 from assetsync.tree.filesystem import file_system
 
 _KIND = "root"
@@ -25,6 +27,9 @@ _DISK = "disk:"
 _SAMPLE = 100
 _FEW = 3
 _COARSE = 2 * 10**9
+_COMPARED = 5
+_MOST_READ = 64 * 2**20
+"""The size of the largest file that is compared, in bytes."""
 
 
 class _Problem(NamedTuple):
@@ -43,7 +48,11 @@ class RootIdentity:
         self._ledger = context.ledger
         self._tree = context.tree
         self._plan = plan
+        self._context = context
         self._brake_control = BrakeControl(context.ledger, context.clock)
+        self._agreed: set[str] = set()
+        # By large mapping: the rows whose files are looked at before each scan. A new sample reads all its rows.
+        self._samples: dict[int, list[Known]] = {}
         self.elsewhere = False
         """Whether `check` found another tree than the ledger's. Nothing of such a tree may be read."""
 
@@ -72,8 +81,9 @@ class RootIdentity:
         for name, value in {ROOT: self._here(), **disks}.items():
             if value is not None and value != self._ledger.reports.fact(name):
                 self._ledger.set_fact(name, value)
-        # The ledger now records what a person agreed to, so the release is no longer needed.
-        self._brake_control.withdraw_others(_KIND, ())
+        # The ledger now records what a person agreed to, so the release is no longer needed. Other content is recorded
+        # only when the files are queued.
+        self._brake_control.withdraw_others(_KIND, self._agreed)
         self._brake_control.lift_others(_KIND, (_MISSING,), "the tree is the ledger's again")
         self._duplicate_sites.check()
 
@@ -106,7 +116,7 @@ class RootIdentity:
         all_of_them = enumerate(self._plan.mappings.all)
         found = [(mapping, disk) for at, mapping in all_of_them if (disk := self._another_disk(at, mapping))]
         if not found:
-            return None
+            return self._other_content()
         subject = ", ".join(f"{printable(mapping.path) or 'the root'} on {disk}" for mapping, disk in found)
         if self._brake_control.allowed(_KIND, subject, 1):
             return None
@@ -125,21 +135,88 @@ class RootIdentity:
         known, here = self._ledger.reports.fact(_disk_of(mapping)), self._file_system(mapping)
         if known is None or here in (None, known):
             return None
+        sample = self._sample(position, mapping)
+        return None if len(sample) < _FEW or any(map(self._may_be_there, sample)) else here
+
+    def _sample(self, position: int, mapping: Mapping) -> list[Known]:
+        """Return up to `_SAMPLE` current versions of a mapping that have an asset."""
         # A mapping below this one may be on a disk of its own.
         inside = mapping.path + b"/" if mapping.path else b""
         others = [other.path for other in self._plan.mappings.all if other.path.startswith(inside) and other.path]
         below = self._ledger.versions.sample(mapping.path, _SAMPLE, but=others)
-        sample = [row for row in below if self._plan.covers(row.path) == position]
-        is_ours = any(self._may_be_there(row.path, row.size, row.mtime_ns) for row in sample)
-        return None if len(sample) < _FEW or is_ours else here
+        return [row for row in below if self._plan.covers(row.path) == position]
 
-    def _may_be_there(self, path: bytes, size: int, mtime_ns: int) -> bool:
+    def _may_be_there(self, row: Known) -> bool:
         try:
-            found = self._tree.lstat(path)
+            found = self._tree.lstat(row.path)
         except (FileUnreadable, RootMissing):
             return True
-        # A copy on another kind of file system may have coarser times.
-        return found is not None and found.size == size and abs(found.mtime_ns - mtime_ns) <= _COARSE
+        return found is not None and _is_alike(row, found)
+
+    def _other_content(self) -> _Problem | None:
+        """Return the problem of the first mapped folder whose files look like the known ones and have other content."""
+        self._agreed = set()
+        for position, mapping in enumerate(self._plan.mappings.all):
+            different = self._compare(position, mapping)
+            if different is None:
+                continue
+            shown = printable(mapping.path) or "the root"
+            subject = f"{shown} with other content on {self._file_system(mapping)}"
+            if self._brake_control.allowed(_KIND, subject, 1):
+                self._agreed.add(subject)
+                continue
+            detail = (
+                f"the files at {shown} have the names, sizes and times of those uploaded from there, and other content"
+                f" ({different}): nothing is sent before you agree that they take the others' place; else mount"
+                " the right disk"
+            )
+            return _Problem(subject, detail)
+        return None
+
+    def _compare(self, position: int, mapping: Mapping) -> str | None:
+        """Return which files have other content, if half of the compared ones do; None if nothing is wrong or known.
+
+        A few files are compared if most known ones have another inode, or if the folder is on another disk.
+        """
+        sample = self._samples.pop(position, None) or self._sample(position, mapping)
+        alike = [(row, found) for row in sample if (found := self._found(row)) is not None]
+        others = sum(row.inode != found.inode for row, found in alike)
+        disk, here = self._ledger.reports.fact(_disk_of(mapping)), self._file_system(mapping)
+        is_another_disk = None not in (disk, here) and disk != here
+        if len(alike) < _FEW or not (others * 2 > len(alike) or is_another_disk):
+            if len(alike) * 2 > _SAMPLE:
+                self._samples[position] = sample
+            return None
+        compared, different = 0, []
+        for row, found in sorted(alike, key=lambda each: each[0].size):
+            current = self._ledger.versions.current_of(row.path)
+            if compared == _COMPARED or row.size > _MOST_READ:
+                break
+            if current is None or current.md5 is None or current.stat[:2] != (row.size, row.mtime_ns):
+                continue
+            try:
+                with self._tree.open(row.path) as file:
+                    content = digest(file, found, stop=self._stop)
+            except ReadStopped:
+                return None
+            except (FileChanged, FileUnreadable, NotRegular, RootMissing):
+                continue
+            compared += 1
+            different += [row.path] * (content != current.md5)
+        if not different or len(different) * 2 < compared:
+            return None
+        return f"{len(different)} of {compared} compared, first {printable(different[0])}"
+
+    def _found(self, row: Known) -> FileStat | None:
+        """Return the file of a row, if its size and time are those of the row; None if not, or if it is unreadable."""
+        try:
+            found = self._tree.lstat(row.path)
+        except (FileUnreadable, RootMissing):
+            return None
+        return found if found is not None and _is_alike(row, found) else None
+
+    def _stop(self) -> bool:
+        return self._context.heartbeat.tick() or self._context.clock.wait(0)
 
     def _file_system(self, mapping: Mapping) -> str | None:
         """Return the file system of a mapped folder, None if the folder is empty or cannot be read.
@@ -160,6 +237,11 @@ class RootIdentity:
 
     def _here(self) -> str:
         return self._tree.root.decode("utf-8", "backslashreplace")
+
+
+def _is_alike(row: Known, found: FileStat) -> bool:
+    # A copy on another kind of file system may have coarser times.
+    return found.size == row.size and abs(found.mtime_ns - row.mtime_ns) <= _COARSE
 
 
 def _disk_of(mapping: Mapping) -> str:

@@ -219,3 +219,99 @@ def test_changed_disk_is_seen_by_few_files(mounted):
     mount(theirs)
     with pytest.raises(RootElsewhere, match="another disk"):
         world.scan()
+
+
+@pytest.fixture
+def swapped(make_world):
+    """A site with ten verified files in `photos`; `swap` puts a copy in its place, with other content in some files."""
+    world = make_world(folders=[{"path": "photos", "destfolderid": "F1"}])
+    for number in range(10):
+        world.write(f"photos/{number}", bytes(100 + number))
+    live(world)
+    assert list(world.states().values()) == [State.VERIFIED] * 10
+    ours = world.root / "photos"
+
+    def swap(*different: int) -> None:
+        copy = world.base / "copy"
+        shutil.copytree(ours, copy)
+        for number in different:
+            path, times = copy / f"{number}", (ours / f"{number}").stat()
+            path.write_bytes(b"x" * times.st_size)
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        ours.rename(world.base / "aside")
+        copy.rename(ours)
+
+    return world, swap
+
+
+def test_other_content_of_equal_looks_brakes(swapped):
+    """The right folder in its place again clears the brake."""
+    world, swap = swapped
+    swap(*range(10))
+    for _ in range(2):
+        with pytest.raises(RootElsewhere, match=r"\(5 of 5 compared, first photos/0\): nothing is sent"):
+            world.scan()
+    (brake,) = world.ledger.reports.brakes()
+    assert brake.kind == "root"
+    assert list(world.states().values()) == [State.VERIFIED] * 10
+    shutil.rmtree(world.root / "photos")
+    (world.base / "aside").rename(world.root / "photos")
+    live(world)
+    assert not world.site.brakes.pulled()
+    assert len(world.posted()) == 10
+
+
+@pytest.mark.parametrize(("different", "brakes"), [((0, 1), False), ((0, 1, 2), True), ((5, 6, 7, 8, 9), False)])
+def test_half_of_the_smallest_must_differ(swapped, different, brakes):
+    world, swap = swapped
+    swap(*different)
+    if brakes:
+        with pytest.raises(RootElsewhere):
+            world.scan()
+    else:
+        live(world)
+        assert len(world.posted()) == 10 + len(different)
+
+
+def test_equal_copy_is_adopted_silently(swapped):
+    """A restored backup or a copied disk has other inodes: no brake is pulled and nothing is sent."""
+    world, swap = swapped
+    swap()
+    for _ in range(2):
+        live(world)
+    assert not world.site.brakes.pulled()
+    assert list(world.states().values()) == [State.VERIFIED] * 10
+    assert len(world.posted()) == 10
+
+
+def test_release_covers_other_content_until_queued(swapped):
+    """The first scan after the release may find the files unsettled."""
+    world, swap = swapped
+    swap(*range(10))
+    with pytest.raises(RootElsewhere):
+        world.scan()
+    world.ledger.resume(None, world.clock.now())
+    world.restart(watch={"settle": "2d"})
+    assert world.scan().unsettled == 10
+    world.restart(watch={"settle": "0s"})
+    live(world)
+    assert len(world.posted()) == 20
+    live(world)
+    assert list(world.states().values()) == [State.VERIFIED] * 10
+    assert not world.site.brakes.pulled()
+
+
+def test_without_known_digest_nothing_is_concluded(swapped):
+    world, swap = swapped
+    world.ledger.store.change("UPDATE files SET md5 = NULL")
+    swap(*range(10))
+    world.site.root_identity.check()
+    assert not world.site.brakes.pulled()
+
+
+def test_known_inodes_cost_no_read(swapped, monkeypatch):
+    world, _swap = swapped
+    opened = []
+    monkeypatch.setattr(Tree, "open", lambda _tree, path: opened.append(path))
+    world.site.root_identity.check()
+    assert opened == []
