@@ -311,7 +311,8 @@ class Brakes:
             shown = _shown(mappings[position].path)
             if too_many and not self._brake_control.allowed("vanished", f"{shown}/", count):
                 detail = f"{count:,} of {known:,} files of the mapped folder {shown} are gone: is this intended?"
-                yield _Reason("vanished", f"{shown}/", detail, count)
+                # A release covers all missing files: after a restart it is not known which were renamed.
+                yield _Reason("vanished", f"{shown}/", detail, result.missing_by[position])
         count, before = result.missing_count, self._ledger.versions.size()
         too_many = count > self._limits.max_vanished or (before >= _HALF_COUNTS_FROM and count * 2 > before)
         if too_many and not self._brake_control.allowed("vanished", "site", count):

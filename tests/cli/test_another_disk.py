@@ -48,7 +48,7 @@ def test_equal_copy_costs_no_upload(mirrored):
 
 
 def test_vanished_files_of_equal_looks_are_reported(site):
-    """One new file of the size and time of 100 others is the new name of one of 95 deleted ones."""
+    """One new file of the size and time of 100 others may be one of 95 deleted ones; the next process counts all."""
     for number in range(100):
         os.utime(site.write(f"{number:02}.jpg", b"%02d" % number), (1e9, 1e9))
     assert site.run("reconcile").code == 0
@@ -61,4 +61,4 @@ def test_vanished_files_of_equal_looks_are_reported(site):
     assert site.run("resume").code == 0
     assert site.run("reconcile").code == 0
     (event,) = site.run("status", "--json").only["vanished"]
-    assert event["count"] == 94
+    assert event["count"] == 95

@@ -120,7 +120,8 @@ def test_new_path_excuses_one_missing_file(alike):
     put_alike(alike, "F1/new", mtime=alike.mtime)
     assert alike.scan().vanished == 0
     (brake,) = alike.ledger.reports.brakes()
-    assert (brake.kind, brake.subject, brake.amount) == ("vanished", "F1/", 94)
+    assert (brake.kind, brake.subject, brake.amount) == ("vanished", "F1/", 95)
+    assert brake.detail == "94 of 101 files of the mapped folder F1 are gone: is this intended?"
     alike.ledger.resume(brake.id, alike.clock.now())
     assert alike.scan().vanished == 94
     assert next(vanished(status(alike))).startswith("vanished in the last 7 days: 94 files;")
