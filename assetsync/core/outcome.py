@@ -211,13 +211,17 @@ def read_silence(
     return Outcome(Answer.DOUBT, reason=reason, detail=detail, fault=Fault.SERVICE, retry_after=retry_after)
 
 
+UNREADABLE_WHILE_SENT = "unreadable_while_sent"
+"""The reason of an upload that was cut because its file could not be read to the end."""
+
+
 def read_giving_up(left: SentExtent, problem: str, *, changed: bool) -> Outcome:
     """Return the outcome of an upload whose file was not sent to its end: it `changed`, or it could not be read."""
-    word = "changed" if changed else "unreadable"
+    word, while_sent = ("changed", "changed_while_sent") if changed else ("unreadable", UNREADABLE_WHILE_SENT)
     if left is SentExtent.NOTHING:
         return Outcome(Answer.UNSENT, reason=word, detail=problem, fault=Fault.FILE)
     detail = f"{problem}; a part of it had been sent, so the service may have stored a damaged asset"
-    return Outcome(Answer.DOUBT, reason=f"{word}_while_sent", detail=detail, fault=Fault.FILE)
+    return Outcome(Answer.DOUBT, reason=while_sent, detail=detail, fault=Fault.FILE)
 
 
 def _judge(fields: Mapping[str, str], left: SentExtent, retry_after: float | None) -> Outcome:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from assetsync.core.backoff import LONGEST
 from assetsync.core.doubt import Grace, Judgement, Verdict
+from assetsync.core.outcome import UNREADABLE_WHILE_SENT
 from assetsync.core.states import Event
 from assetsync.ledger.database import ANY_OF, Database
 from assetsync.ledger.repair import MISSING
@@ -36,6 +37,9 @@ COMES_LATE = 7 * 86_400.0
 _WAIVED_AT_MOST = 1000
 """Maximum number of waived attempts read. The remains of a cut upload appear soon or never, so the newest of a long
 outage are enough."""
+
+_MAY_BE_REPLACED = f"reason IS NOT '{UNREADABLE_WHILE_SENT}'"
+"""The detail of other files: that of a file whose disk failed names the error until the doubt is decided."""
 
 NOT_ARRIVED = "did not arrive: `assetsync upload` it again"
 """The end of the detail of an upload by hand that was proven absent or damaged."""
@@ -276,8 +280,8 @@ class Doubts:
             later = [(look_at, attempt) for attempt in {*attempt_ids, *with_them}]
             conn.executemany("UPDATE attempts SET look_at = ? WHERE id = ?", later)
             conn.executemany(
-                "UPDATE files SET detail = ? WHERE state = 'in_doubt' AND id = (SELECT file_id FROM attempts"
-                " WHERE id = ?)",
+                f"UPDATE files SET detail = ? WHERE state = 'in_doubt' AND {_MAY_BE_REPLACED} AND id ="
+                " (SELECT file_id FROM attempts WHERE id = ?)",
                 [(detail, attempt) for attempt in attempt_ids],
             )
 
@@ -308,7 +312,8 @@ class Doubts:
             for assetid in verdict.doubled:
                 _explain(conn, assetid, "doubled", file)
             if verdict.judgement is Judgement.WAIT:
-                conn.execute("UPDATE files SET detail = ? WHERE id = ?", (verdict.reason, file.id))
+                sql = f"UPDATE files SET detail = ? WHERE id = ? AND {_MAY_BE_REPLACED}"
+                conn.execute(sql, (verdict.reason, file.id))
                 return
             if verdict.judgement is Judgement.UNDECIDABLE:
                 _leave_to_a_person(conn, doubt, verdict, now)
@@ -330,18 +335,7 @@ class Doubts:
                 )
                 _found(conn, doubt, verdict, now)
                 return
-            if verdict.assetid is not None:
-                _explain(conn, verdict.assetid, "damaged", file)
-            event = Event.DAMAGED if verdict.judgement is Judgement.DAMAGED else Event.ABSENT
-            apply(
-                conn, file.id, event, now,
-                absences=file.absences + 1, reason=str(verdict.judgement), detail=verdict.reason, due_at=now,
-                assetid=None, id_from=None, asset_folder=None,
-            )  # fmt: skip
-            if read_file(conn, file.id).wanted is Wanted.OUTSIDE:
-                # The queue does not send it: a person must know.
-                detail = f"{verdict.reason}; {NOT_ARRIVED}"
-                apply(conn, file.id, Event.HELD, now, reason=str(verdict.judgement), detail=detail)
+            _not_stored(conn, doubt, verdict, now)
 
         self._store.write(work)
 
@@ -369,6 +363,32 @@ def _leave_to_a_person(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verd
     apply(conn, file.id, Event.UNDECIDABLE, now, reason=word, detail=f"{verdict.reason}; {helps}")
     if verdict.assetid is not None and not attempt.is_duplicate:
         _explain(conn, verdict.assetid, "damaged", file)
+
+
+def _not_stored(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict, now: float) -> None:
+    """Queue a file that did not arrive whole, or block it if another upload would not arrive either."""
+    file, attempt = doubt.file, doubt.attempt
+    if verdict.assetid is not None:
+        _explain(conn, verdict.assetid, "damaged", file)
+    event = Event.DAMAGED if verdict.judgement is Judgement.DAMAGED else Event.ABSENT
+    is_unreadable = attempt.why == UNREADABLE_WHILE_SENT
+    before = read_file(conn, file.id)
+    apply(
+        conn, file.id, event, now,
+        # An unreadable file shows nothing about the way to the service, which this number is about.
+        absences=file.absences + (not is_unreadable),
+        reason=str(verdict.judgement), detail=verdict.reason, due_at=now,
+        assetid=None, id_from=None, asset_folder=None,
+    )  # fmt: skip
+    if is_unreadable and before.wanted is Wanted.YES:
+        # Another upload might leave another damaged asset.
+        detail = f"{before.detail}: {verdict.reason}" if before.reason == attempt.why else verdict.reason
+        apply(conn, file.id, Event.HELD, now, reason="unreadable", detail=detail)
+    elif before.wanted is Wanted.OUTSIDE:
+        # The queue does not send it: a person must know.
+        apply(
+            conn, file.id, Event.HELD, now, reason=str(verdict.judgement), detail=f"{verdict.reason}; {NOT_ARRIVED}"
+        )  # fmt: skip
 
 
 def _found(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict, now: float) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from assetsync.core.backoff import LONGEST
+from assetsync.core.outcome import UNREADABLE_WHILE_SENT
 from assetsync.core.settled import PastUpload
 from assetsync.core.states import Event, Facts
 from assetsync.ledger.database import Database
@@ -240,6 +241,12 @@ class Queue:
         )
         rows = self._store.rows(sql, row.path, row.id, _CUT_OFF, _PAST)
         return [PastUpload(found["at"], bool(found["cut"])) for found in reversed(rows)]
+
+    def was_unreadable(self, row: FileRow) -> bool:
+        """Return whether an upload of this version was cut because the file could not be read to the end."""
+        sql = "SELECT EXISTS (SELECT 1 FROM attempts WHERE file_id = ? AND why = ?)"
+        # Most files are new, and this is asked for each large file that is sent.
+        return row.attempts > 0 and bool(self._store.value(sql, row.id, UNREADABLE_WHILE_SENT))
 
     def hold(self, file_id: int, reason: str, detail: str, now: float, *, due_at: float | None = None) -> None:
         """Block a version that must not be sent as it is; skip it if it is no longer queued.

@@ -98,13 +98,24 @@ class OpenFile:
 
     def read(self, length: int, offset: int) -> bytes:
         """Read `length` bytes at `offset`, fewer only at the end of the file; raises FileUnreadable."""
+        got = 0
         try:
             content = os.pread(self._fd, length, offset)
             while 0 < (got := len(content)) < length and (more := os.pread(self._fd, length - got, offset + got)):
                 content += more
         except OSError as exc:
-            raise _unreadable(self.path, exc) from exc
+            raise self._failed_at(offset + got, exc) from exc
         return content
+
+    def _failed_at(self, offset: int, exc: OSError) -> FileUnreadable:
+        """Return the error with the place and the disk, as `lsblk` numbers it, if the disk failed."""
+        if exc.errno != errno.EIO:
+            return _unreadable(self.path, exc)
+        disk = os.fstat(self._fd).st_dev
+        return FileUnreadable(
+            f"{shown(self.path)} cannot be read: {exc.strerror} at byte {offset:,}, on the disk of the tree"
+            f" ({os.major(disk)}:{os.minor(disk)})"
+        )
 
     def expect_sequence(self) -> None:
         """Advise the kernel, which may not support it, that the whole file will be read in order."""

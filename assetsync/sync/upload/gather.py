@@ -225,18 +225,24 @@ class Gathering:
         return self._file.stat
 
     def _read(self) -> Content | Changed | MayBeUploadOf | Unreadable:
-        """Read a small file whole, and hash a large file if the service may have an equal one."""
+        """Read a small file whole, and hash a large file if the service may have an equal one.
+
+        A large file is hashed, too, if an upload of it was cut because the disk could not read it: it is sent only
+        after its whole content was read.
+        """
         row, file = self._facts.row, self._opened()
         self._body = FileBody(file, row.stat)
         try:
             md5 = self._body.load()
-            equal_content = self._ledger.equal_content
-            if md5 is None and not row.send_again and equal_content.has_size(row.id, row.destfolderid, row.size):
-                if (other := self._undecided()) is not None:
+            if md5 is None:
+                has_size = self._ledger.equal_content.has_size
+                may_be_equal = not row.send_again and has_size(row.id, row.destfolderid, row.size)
+                if may_be_equal and (other := self._undecided()) is not None:
                     return MayBeUploadOf(other)
-                md5 = digest(file, row.stat, stop=self._context.heartbeat.tick, tap=self._context.progress.hashed)
+                if may_be_equal or self._ledger.queue.was_unreadable(row):
+                    md5 = digest(file, row.stat, stop=self._context.heartbeat.tick, tap=self._context.progress.hashed)
                 # Ask again, because hashing may take long.
-                if (other := self._undecided()) is not None:
+                if may_be_equal and (other := self._undecided()) is not None:
                     return MayBeUploadOf(other)
         except FileChanged:
             return Changed(file.restat())
