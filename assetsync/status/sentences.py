@@ -22,8 +22,8 @@ _HELP = {
     "empty_file": "fill it (it is then sent by itself), leave it out by an `ignore` pattern, or delete it"
     " (the next scan notices)",
     "sidecar": "correct or delete the sidecar: assetsync then sends the file",
-    "unreadable": "fix its permissions; after an error of its disk (`dmesg` shows it), restore the file from a backup:"
-    " each scan tries it again, at once `assetsync retry {path}`",
+    "unreadable": "fix its permissions, or restore it from a backup if its disk fails (see `dmesg`): each scan tries it"
+    " again, at once `assetsync retry {path}`",
     "unknown_folder": "correct destfolderid or create the folder: every run tries again",
     "keeps_changing": "it is sent by itself once unchanged for an hour: leave it out by an `ignore` pattern, or set a"
     " longer folders[].settle for its mapping; as it is: `assetsync retry --send-again {path}`",

@@ -23,7 +23,7 @@ def test_bad_sector_is_named_and_cuts_once(site, monkeypatch):
             assert site.run("reconcile").code == 1
             shown = site.run("status").out
             assert f"blocked: photos/large.tif: {NAMED}" in shown
-            assert "restore the file from a backup" in shown
+            assert "restore it from a backup" in shown
             assert len(site.sandbox.assets()) == 1
     assert "damaged" in site.run("orphans").out
     assert site.run("reconcile").code == 0

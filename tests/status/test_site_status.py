@@ -242,7 +242,14 @@ def test_regular_work_shows_end_and_duration(shown):
 @pytest.mark.parametrize(
     ("reason", "step", "whole"),
     [
-        ("unreadable", "fix its permissions: each scan tries it again, at once assetsync retry 'a b'\\''c'", False),
+        (
+            "unreadable",
+            (
+                "fix its permissions, or restore it from a backup if its disk fails (see `dmesg`): each scan tries it"
+                " again, at once assetsync retry 'a b'\\''c'"
+            ),
+            False,
+        ),
         ("different", "assetsync retry 'a b'\\''c'", True),
         ("changed", "assetsync retry --send-again 'a b'\\''c'", True),
         (

@@ -72,7 +72,7 @@ def test_message_names_file_error_and_disk(cut):
         f"{NAMED}{os.major(disk)}:{os.minor(disk)}); a part of it had been sent, so the service may have stored a"
         " damaged asset: the folder holds a damaged copy of it"
     )
-    assert "restore the file from a backup" in next_step(row)
+    assert "restore it from a backup" in next_step(row)
     assert "assetsync retry large.tif" in next_step(row)
 
 
