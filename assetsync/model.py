@@ -187,7 +187,11 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a POST; `reason` is a short stable word, `detail` the sentence for a person."""
+    """The result of a POST; `reason` is a short stable word, `detail` the sentence for a person.
+
+    `answered`: the whole request left, and the application or a gate before it answered completely, so that nothing
+    works on the request any more (`core.outcome`). `retry_after` is in seconds.
+    """
 
     answer: Answer
     reason: str = ""
@@ -200,6 +204,7 @@ class Outcome:
     renamefilebody: str | None = None
     comingfrom: str | None = None
     retry_after: float | None = None
+    answered: bool = False
 
 
 class Sent(NamedTuple):

@@ -8,7 +8,7 @@ HTTP status means nothing, failures come with 200).
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from urllib.parse import parse_qsl
 from xml.etree.ElementTree import Element, ParseError
@@ -141,17 +141,25 @@ _STATUS_MEANS = {
     413: " (larger than the service, or a proxy before it, accepts)",
     504: " (a proxy before the service timed out)",
 }
+# 500 is the application's own failure. A gate in front of it refuses by 413 and 429 and passes nothing on. Every other
+# status may come from a proxy that no longer waits for the application.
+_FINAL_STATUSES = frozenset({413, 429, 500})
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An HTTP answer; `location` is empty and `retry_after` (seconds) None if it has none, `body` may be cut off."""
+    """An HTTP answer; `location` is empty and `retry_after` (seconds) None if it has none.
+
+    `is_delimited`: a length or chunks mark the end of the body, and it arrived to that end. Any other body ended with
+    its connection, or is longer than ANSWER_LIMIT, and may be cut off.
+    """
 
     status: int
     content_type: str = ""
     body: bytes = b""
     location: str = ""
     retry_after: float | None = None
+    is_delimited: bool = False
 
 
 class _Unreadable(Exception):
@@ -182,13 +190,21 @@ def read_upload_answer(reply: Reply, left: SentExtent, *, redirectto: str | None
     - REFUSED needs a message that is known to come before anything is stored.
     - DUPLICATE needs the message for it, after the whole request was sent.
     - Any other answer is DOUBT, or UNSENT if nothing was sent.
+
+    It is `answered` if the whole request was sent and the answer is complete: XML of the interface with a code, or one
+    of the statuses 500, 413 and 429.
     """
     try:
         fields = _read_fields(reply, redirectto)
     except _Unreadable as problem:
         reason, detail = problem.args
-        return read_silence(left, detail, reason=reason, retry_after=reply.retry_after)
-    return _judge(fields, left, reply.retry_after)
+        outcome = read_silence(left, detail, reason=reason, retry_after=reply.retry_after)
+        is_final = reply.status in _FINAL_STATUSES and _is_complete(reply)
+    else:
+        outcome = _judge(fields, left, reply.retry_after)
+        # XML that parses is whole, however its end was marked.
+        is_final = _is_success(reply.status)
+    return replace(outcome, answered=True) if is_final and left is SentExtent.ALL else outcome
 
 
 def read_silence(
@@ -274,12 +290,31 @@ def _short(text: str) -> str:
 def _read_fields(reply: Reply, redirectto: str | None) -> dict[str, str]:
     if 300 <= reply.status < 400:  # noqa: PLR2004 - the class of redirects
         return _read_redirect(reply, redirectto)
-    if not 200 <= reply.status < 300:  # noqa: PLR2004 - the class of success
+    if not _is_success(reply.status):
         means = _STATUS_MEANS.get(reply.status, "")
         raise _Unreadable("http_status", f"the answer was HTTP status {reply.status}{means}")
     if len(reply.body) > ANSWER_LIMIT:
         raise _Unreadable("answer_too_long", f"the answer was longer than {ANSWER_LIMIT} bytes")
     return _read_xml(reply)
+
+
+def _is_success(status: int) -> bool:
+    return 200 <= status < 300  # noqa: PLR2004 - the class of success
+
+
+def _is_complete(reply: Reply) -> bool:
+    """Return whether an answer was not cut: it came to its marked end, or its document is closed.
+
+    The service closes the connection after each answer (observed). A process that dies in the middle of its answer does
+    the same, while its request may still be worked on elsewhere.
+    """
+    if reply.is_delimited or reply.body.rstrip().lower().endswith(b"</html>"):
+        return len(reply.body) <= ANSWER_LIMIT
+    try:
+        _read_xml(reply)
+    except _Unreadable:
+        return False
+    return True
 
 
 def _read_xml(reply: Reply) -> dict[str, str]:

@@ -46,6 +46,11 @@ def header_text(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str:
         return value.decode("latin-1")
 
 
+def has_marked_end(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Return whether a length or chunks mark the end of an answer; any other answer ends with its connection."""
+    return any(name.lower() in _LENGTHS for name, _value in headers)
+
+
 def request_head(target: bytes, headers: Mapping[str, str]) -> bytes:
     """Return the head of a POST; raises LocalProtocolError if a part contains the end of a line."""
     lines = [f"{name}: {value}" for name, value in headers.items()]
@@ -299,7 +304,7 @@ class _Connection(asyncio.Protocol):
             return
         if not self._answer.status:
             self._fail(httpx.RemoteProtocolError("the connection ended without an answer"))
-        elif any(name.lower() in _LENGTHS for name, _value in self._answer.headers):
+        elif has_marked_end(self._answer.headers):
             self._fail(httpx.RemoteProtocolError("the connection ended in the middle of the answer"))
         else:
             self._end()
@@ -369,7 +374,7 @@ class _Connection(asyncio.Protocol):
             self._answer.status = status
             # The whole body must arrive within the same time.
             self._wait_for(self._patience)
-        elif any(name.lower() in _LENGTHS for name, _value in self._answer.headers):
+        elif has_marked_end(self._answer.headers):
             raise httpx.RemoteProtocolError("an interim answer has a body")
         else:
             self._answer.headers.clear()

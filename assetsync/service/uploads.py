@@ -19,7 +19,7 @@ from assetsync.service.errors import TRANSPORT_ERRORS, unreachable
 from assetsync.service.multipart import Framed, Sending, frame
 from assetsync.service.redaction import Redaction
 from assetsync.service.transport import HEADERS, ServiceSettings, Transport, address, retry_after_seconds
-from assetsync.service.upload_connection import Line, Target, header_text, request_head
+from assetsync.service.upload_connection import Line, Target, has_marked_end, header_text, request_head
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -122,6 +122,8 @@ class Upload:
             self._uploads.redaction.body(content),
             header_text(headers, b"location"),
             retry_after_seconds(header_text(headers, b"retry-after")),
+            # Both ways of reading raise if an answer with a marked end stops before it.
+            is_delimited=len(content) <= ANSWER_LIMIT and has_marked_end(headers),
         )
         return self._sent(read_upload_answer(reply, self.sending.left, redirectto=self._request.options.redirectto))
 

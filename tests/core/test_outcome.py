@@ -241,6 +241,61 @@ def test_retry_after_is_kept_in_doubt():
     assert (outcome.answer, outcome.reason, outcome.retry_after) == (Answer.DOUBT, "http_status", 30.0)
 
 
+PAGE = b"<html><body>Internal Server Error</body></html>"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        answer("0", "success", asset()),
+        answer("0", "success"),
+        answer("1", "Upload failed Error at line 7"),
+        answer("1", "File already exists in Razuna"),
+        answer("2", "something new"),
+        Reply(500, "text/html", PAGE, is_delimited=True),
+        Reply(500, "text/html", b"<html>no end", is_delimited=True),
+        Reply(500, is_delimited=True),
+        # The live service closes its connections: a document that is closed was not cut.
+        Reply(500, "text/html", PAGE + b"\r\n"),
+        Reply(500, XML, answer("1", "failed").body),
+        Reply(413, "text/html", PAGE, is_delimited=True),
+        Reply(429, retry_after=30.0, is_delimited=True),
+    ],
+)
+def test_complete_final_answer_counts_as_answered(reply):
+    assert read_upload_answer(reply, SentExtent.ALL).answered
+    for left in (SentExtent.PART, SentExtent.NOTHING):
+        assert not read_upload_answer(reply, left).answered
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        *(
+            Reply(status, XML, answer("1", "failed").body, is_delimited=True)
+            for status in (502, 503, 504, 404, 400, 408)
+        ),
+        Reply(200, "text/html", PAGE, is_delimited=True),
+        Reply(200, is_delimited=True),
+        Reply(200, XML, answer("1", "failed").body[:-1], is_delimited=True),
+        Reply(200, XML, b"<Response><message>failed</message></Response>", is_delimited=True),
+        Reply(500),
+        Reply(500, "text/html", PAGE[:-1]),
+        Reply(500, "text/plain", b"Internal Server Error"),
+        Reply(500, XML, answer("1", "failed").body[:-1]),
+        Reply(500, "text/html", b" " * ANSWER_LIMIT + PAGE, is_delimited=True),
+        Reply(429),
+        Reply(302, location=f"{ASKED}?responsecode=1&message=odd", is_delimited=True),
+    ],
+)
+def test_any_other_reply_is_no_answer(reply):
+    assert not read_upload_answer(reply, SentExtent.ALL, redirectto=ASKED).answered
+
+
+def test_silence_is_no_answer():
+    assert not read_silence(SentExtent.ALL, "reset").answered
+
+
 def test_long_texts_of_the_service_are_cut():
     outcome = read_upload_answer(
         answer("1", "m" * 10_000, "<comingfrom>" + "c" * 10_000 + "</comingfrom>"), SentExtent.ALL

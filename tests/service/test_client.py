@@ -186,6 +186,39 @@ def test_bad_answer_after_full_body_is_doubt(serve, connect, make_body, make_req
     assert server.connections == 1
 
 
+HEAD_500 = b"HTTP/1.1 500 Internal Server Error\r\nContent-Type: text/html\r\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_answered"),
+    [
+        (HEAD_500 + b"Content-Length: 5\r\n\r\nsorry", True),
+        (HEAD_500 + b"Content-Length: 0\r\n\r\n", True),
+        (HEAD_500 + b"Content-Length: 6\r\n\r\nsorry", False),
+        (HEAD_500 + b"Transfer-Encoding: chunked\r\n\r\n5\r\nsorry\r\n0\r\n\r\n", True),
+        (HEAD_500 + b"Transfer-Encoding: chunked\r\n\r\n5\r\nsorry\r\n", False),
+        (HEAD_500 + b"Connection: close\r\n\r\n<html>sorry</html>", True),
+        (HEAD_500 + b"Connection: close\r\n\r\n<html>sorry</ht", False),
+        (HEAD_500 + b"Connection: close\r\n\r\n", False),
+        (HEAD_500 + b"Content-Length: 2000000\r\n\r\n" + b" " * 2_000_000, False),
+    ],
+)
+def test_cut_error_page_is_no_answer(serve, connect, make_body, make_request, wire_tools, answer, is_answered):
+    server = serve(lambda conn: (wire_tools.request(conn), conn.sendall(answer)))
+    sent = connect(server.port).upload(make_request(), make_body(b"hello"))
+    assert (sent.outcome.answer, sent.outcome.answered) == (Answer.DOUBT, is_answered)
+
+
+def test_answer_before_the_bodys_end_is_none(serve, connect, make_body, make_request, wire_tools):
+    def script(conn):
+        wire_tools.head(conn)
+        conn.sendall(HEAD_500 + b"Content-Length: 5\r\n\r\nsorry")
+        time.sleep(0.1)
+
+    sent = connect(serve(script).port).upload(make_request(), make_body(BIG))
+    assert (sent.outcome.answer, sent.left, sent.outcome.answered) == (Answer.DOUBT, SentExtent.PART, False)
+
+
 @pytest.mark.parametrize("script", [reset_at_once, reset_after_the_head])
 def test_reset_amid_body_is_doubt_or_unsent(serve, connect, make_body, make_request, wire_tools, script):
     server = serve(lambda conn: script(conn, wire_tools))
