@@ -133,7 +133,8 @@ class FakeService:
     """`model.Service` in memory. `script` holds what happens to the next uploads, after that all are accepted.
 
     A script's entries: accept, lost_after (stored, no answer), lost_before, unreachable, a word of MESSAGES,
-    ("cut", k) for k bytes of file and closing boundary stored without an answer, ("id", ID) for an answer with that id.
+    ("cut", k) for k bytes of file and closing boundary stored without an answer, ("id", ID) for an answer with that id,
+    a Reply for that answer before anything is stored.
     """
 
     def __init__(self, clock: ManualClock) -> None:
@@ -141,7 +142,7 @@ class FakeService:
         self._lock = threading.Lock()
         self.assets: dict[str, Stored] = {}
         self._made = 0
-        self.script: deque[str | tuple[str, object]] = deque()
+        self.script: deque[str | tuple[str, object] | Reply] = deque()
         self.posts: list[UploadRequest] = []
         self.searches: list[SearchRequest] = []
         self.indexed: list[list[str]] = []
@@ -199,7 +200,7 @@ class FakeService:
     def connection(self) -> FakeConnection:
         return FakeConnection(self)
 
-    def _upload(self, request: UploadRequest, body: Body, what: str | tuple[str, object]) -> Sent:
+    def _upload(self, request: UploadRequest, body: Body, what: str | tuple[str, object] | Reply) -> Sent:
         left = SentExtent.NOTHING
         parts = []
         try:
@@ -224,6 +225,8 @@ class FakeService:
         silence = read_silence(SentExtent.ALL, "connection reset")
         if what == "lost_before":
             return SentExtent.ALL, silence
+        if isinstance(what, Reply):
+            return SentExtent.ALL, read_upload_answer(what, SentExtent.ALL)
         if isinstance(what, tuple) and what[0] == "cut":
             whole = content + closing(request.boundary)
             self.put(whole[: what[1]], request.filename, request.destfolderid)

@@ -179,14 +179,16 @@ def is_current(watched: float, age: float, lag: float, *, newer: bool) -> bool:
     return newer or watched >= lag or age >= STORED_BY_NOW
 
 
-def grace_of_whole(seconds: float, read_timeout: float, took: float, age: float) -> float:
-    """Return the grace in seconds of an attempt whose whole body may have left and that got no valid answer.
+def grace_of_whole(seconds: float, read_timeout: float, took: float, age: float, *, answered: bool = False) -> float:
+    """Return the grace in seconds of an attempt whose whole body may have left and that was not accepted.
 
     A proxy may give up while the service still stores the file. `took`: seconds from the first byte to the end of the
-    attempt; `age`: as for `is_current`. After half a day `seconds` is enough, so that a nightly run shorter than the
-    grace decides such an attempt the next night.
+    attempt; `age`: as for `is_current`. `answered`: the application, or a gate before it, answered completely
+    (`core.outcome`), so that `read_timeout` says nothing about it. A proxy may answer 500 too, for want of an answer
+    from the application: such an answer comes late, and its upload is waited for by what it took. After half a day
+    `seconds` is enough, so that a nightly run shorter than the grace decides such an attempt the next night.
     """
-    longest = max(seconds, read_timeout, UPLOAD_TIMES * took)
+    longest = max(seconds, UPLOAD_TIMES * took, 0.0 if answered else read_timeout)
     return seconds if age >= max(STORED_BY_NOW, longest) else longest
 
 

@@ -11,7 +11,7 @@ from operator import attrgetter
 from assetsync.core.doubt import took_at_most
 from assetsync.core.states import Event, Facts
 from assetsync.ledger.database import Database, is_sent_by_hand
-from assetsync.ledger.folders import UNLISTED, Hold, hold_folder, note_names, release_folder
+from assetsync.ledger.folders import ASKED_TO_WAIT, PASSING, Hold, hold_folder, note_names, release_folder
 from assetsync.ledger.group_commit import Pending
 from assetsync.ledger.rows import WHOSE_ASSET, Usual, apply, current_row, move, reopen, row_missing
 from assetsync.ledger.runs import count_upload
@@ -27,7 +27,7 @@ _ACCEPTS = (
     *("assetid", "filetype", "md5", "uploaded_at", "due_at", "asset_folder", *_RESET),
     *("size", "destfolderid"),
 )
-_MAY_RELEASE = f"hold_until IS NOT NULL AND (hold_reason <> '{UNLISTED}' OR hold_until <= {{0}})"
+_MAY_RELEASE = f"hold_until IS NOT NULL AND (hold_reason NOT IN {PASSING} OR hold_until <= {{0}})"
 _FOLDER = "(SELECT destfolderid FROM attempts WHERE id = :attempt)"
 _UNUSUAL = (
     f"{_FOLDER} AS folder,"
@@ -95,7 +95,7 @@ class AttemptResults:
             if owner is not None and not _may_be_given(owner, row, sent.md5):
                 detail = f"the service answered with {assetid}, which is already the id of another file"
                 _end(conn, attempt_id, sent, "id_taken", now)
-                _keep_took(conn, attempt_id, sent)
+                _keep_for_grace(conn, attempt_id, sent)
                 return apply(conn, file_id, Event.LOST, now, reason="id_taken", detail=detail)
             _end(conn, attempt_id, sent, None, now, result="accepted")
             _note_rename(conn, attempt_id, sent)
@@ -123,9 +123,8 @@ class AttemptResults:
             _end(conn, attempt_id, sent, sent.outcome.reason, now, result="refused")
             apply(conn, file_id, Event.REFUSED, now, reason=sent.outcome.reason, detail=sent.outcome.detail)
             if hold_until is not None:
-                sql = "SELECT destfolderid FROM attempts WHERE id = ?"
-                folder = conn.execute(sql, (attempt_id,)).fetchone()[0]
-                hold_folder(conn, folder, Hold(sent.outcome.reason, sent.outcome.detail, now, hold_until))
+                hold = Hold(sent.outcome.reason, sent.outcome.detail, now, hold_until)
+                hold_folder(conn, _folder_of(conn, attempt_id), hold)
 
         self._store.write(work)
 
@@ -159,13 +158,16 @@ class AttemptResults:
         self._store.write(work)
 
     def lost(self, attempt_id: int, file_id: int, sent: Sent, now: float, *, duplicate: bool = False) -> None:
-        """Record that the service may have stored the upload, or that it refused the upload as a `duplicate`."""
+        """Record that the service may have stored the upload, or that it refused the upload as a `duplicate`.
+
+        If an answer asked to wait, the folder of the upload is held for that long.
+        """
         event = Event.DUPLICATE if duplicate else Event.LOST
         outcome = sent.outcome
 
         def work(conn: sqlite3.Connection) -> None:
             _end(conn, attempt_id, sent, outcome.reason, now)
-            _keep_took(conn, attempt_id, sent)
+            _keep_for_grace(conn, attempt_id, sent)
             conn.execute(
                 "UPDATE attempts SET is_duplicate = ?, look_at = ? WHERE id = ?", (int(duplicate), now, attempt_id)
             )
@@ -173,6 +175,9 @@ class AttemptResults:
             if sent.left == "all" and sent.md5:
                 changes["md5"] = sent.md5
             apply(conn, file_id, event, now, **changes)
+            if outcome.answered and outcome.retry_after:
+                hold = Hold(ASKED_TO_WAIT, outcome.detail, now, now + outcome.retry_after)
+                hold_folder(conn, _folder_of(conn, attempt_id), hold)
 
         self._store.write(work)
 
@@ -240,8 +245,12 @@ def _may_be_given(owner: sqlite3.Row, row: sqlite3.Row, md5: str | None) -> bool
 def _note_rename(conn: sqlite3.Connection, attempt_id: int, sent: Sent) -> None:
     """Record that a workflow of the service renamed the upload, if the answer reports it (interface section 4.3)."""
     if sent.outcome.renamefilebody:
-        folder = conn.execute("SELECT destfolderid FROM attempts WHERE id = ?", (attempt_id,)).fetchone()[0]
-        note_names(conn, folder, kept=False)
+        note_names(conn, _folder_of(conn, attempt_id), kept=False)
+
+
+def _folder_of(conn: sqlite3.Connection, attempt_id: int) -> str:
+    folder: str = conn.execute("SELECT destfolderid FROM attempts WHERE id = ?", (attempt_id,)).fetchone()[0]
+    return folder
 
 
 def _end(
@@ -258,10 +267,11 @@ def _end(
     )
 
 
-def _keep_took(conn: sqlite3.Connection, attempt_id: int, sent: Sent) -> None:
-    """Record the duration of an upload in doubt whose body may have left whole."""
+def _keep_for_grace(conn: sqlite3.Connection, attempt_id: int, sent: Sent) -> None:
+    """Record what an upload in doubt took, and whether it was answered, if its body may have left whole."""
     if sent.left is not SentExtent.PART:
-        conn.execute("UPDATE attempts SET took = ? WHERE id = ?", (sent.took, attempt_id))
+        values = (sent.took, sent.outcome.answered, attempt_id)
+        conn.execute("UPDATE attempts SET took = ?, answered = ? WHERE id = ?", values)
 
 
 @lru_cache(maxsize=16)

@@ -16,6 +16,12 @@ from assetsync.ledger.rows import retry_where
 UNLISTED = "unlisted"
 """The hold reason of a folder that cannot be listed; kept until a listing succeeds, also while one is tried."""
 
+ASKED_TO_WAIT = "asked_to_wait"
+"""The hold reason of a folder while an answer to an upload into it asks the client to wait."""
+
+PASSING = f"('{UNLISTED}', '{ASKED_TO_WAIT}')"
+"""SQL list of the hold reasons that block no file and end without an operator."""
+
 HELD = "(hold_until > ?1 AND hold_until <= ?1 + 3600)"
 """SQL condition: a folder is held; `now` is the first value. A time further ahead was set by a clock that was set back
 since."""
@@ -41,16 +47,16 @@ class Hold(NamedTuple):
 
 def hold_folder(conn: sqlite3.Connection, destfolderid: str, hold: Hold) -> None:
     """Hold a whole destination folder, because the cause is not in its files; a hold that goes on keeps its `since`."""
-    # UNLISTED does not replace another reason: the other reason is needed later to release the files that it blocked.
-    stays = "excluded.hold_reason = ?5 AND hold_reason <> ?5"
+    # These do not replace another reason: the other reason is needed later to release the files that it blocked.
+    stays = f"excluded.hold_reason IN {PASSING} AND hold_reason NOT IN {PASSING}"
     conn.execute(
         "INSERT INTO folders (destfolderid, hold_reason, hold_detail, hold_since, hold_until)"
-        " VALUES (?1, ?2, ?3, ?4, ?6) ON CONFLICT (destfolderid) DO UPDATE SET"
+        " VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (destfolderid) DO UPDATE SET"
         f" hold_reason = CASE WHEN {stays} THEN hold_reason ELSE excluded.hold_reason END,"
         f" hold_detail = CASE WHEN {stays} THEN hold_detail ELSE excluded.hold_detail END,"
         " hold_since = CASE WHEN hold_until IS NULL THEN excluded.hold_since ELSE hold_since END,"
         " hold_until = excluded.hold_until",
-        (destfolderid, hold.reason, hold.detail, hold.since, UNLISTED, hold.until),
+        (destfolderid, hold.reason, hold.detail, hold.since, hold.until),
     )
 
 

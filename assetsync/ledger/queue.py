@@ -13,7 +13,7 @@ from assetsync.core.settled import PastUpload
 from assetsync.core.states import Event, Facts
 from assetsync.ledger.database import Database
 from assetsync.ledger.equal_content import OWNED
-from assetsync.ledger.folders import HELD, NOT_HELD, UNLISTED, Hold, hold_folder, release_folder
+from assetsync.ledger.folders import ASKED_TO_WAIT, HELD, NOT_HELD, UNLISTED, Hold, hold_folder, release_folder
 from assetsync.ledger.group_commit import Pending
 from assetsync.ledger.rows import (
     FILE_COLUMNS,
@@ -321,10 +321,14 @@ class Queue:
         self._store.write(lambda conn: conn.execute(sql, (destfolderid, UNLISTED)))
 
     def release_folders(self, now: float) -> None:
-        """Release all held folders, and retry the files that their trouble blocked."""
+        """Release all held folders, and retry the files that their trouble blocked.
+
+        A folder for which the service asked to wait stays held for that time.
+        """
 
         def work(conn: sqlite3.Connection) -> None:
-            held = conn.execute("SELECT destfolderid FROM folders WHERE hold_until IS NOT NULL").fetchall()
+            sql = f"SELECT destfolderid FROM folders WHERE hold_until IS NOT NULL AND NOT (hold_reason = ?2 AND {HELD})"
+            held = conn.execute(sql, (now, ASKED_TO_WAIT)).fetchall()
             for folder in held:
                 release_folder(conn, folder["destfolderid"], now)
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
 from assetsync.ledger.database import ANY_OF, Database, below, open_beside
 from assetsync.ledger.equal_content import OWNED
-from assetsync.ledger.folders import HELD, UNLISTED, Hold
+from assetsync.ledger.folders import HELD, PASSING, UNLISTED, Hold
 from assetsync.ledger.ledger_metadata import fact
 from assetsync.ledger.metadata_drift import DRIFTED, ELSEWHERE
 from assetsync.ledger.rows import FILE_COLUMNS, THEIRS, FileRow, file_row, files_where
@@ -165,9 +165,9 @@ class Reports:
                 # An undecidable doubt needs an operator even after its file was replaced or deleted.
                 states[State.BLOCKED] += count if state == State.BLOCKED else 0
                 unresolved_history += count if state in (State.SENDING, State.IN_DOUBT) else 0
-        # Not the folders that could not be listed: the next try may succeed without an operator.
-        sql = f"SELECT destfolderid FROM folders WHERE {HELD} AND hold_reason <> ?2"
-        held = sum(folders.get(row[0], {}).get(State.QUEUED, 0) for row in self._store.rows(sql, now, UNLISTED))
+        # Only the folders that need an operator: after other holds the next try may succeed.
+        sql = f"SELECT destfolderid FROM folders WHERE {HELD} AND hold_reason NOT IN {PASSING}"
+        held = sum(folders.get(row[0], {}).get(State.QUEUED, 0) for row in self._store.rows(sql, now))
         found = {state: count for state, count in states.items() if count}
         return Counts(found, sizes[State.VERIFIED], held, unresolved_history, folders, sizes[State.QUEUED])
 

@@ -121,6 +121,7 @@ class AttemptRow(NamedTuple):
     took: float | None
     look_boot: str | None
     look_first: float | None
+    answered: int
 
 
 FILE_COLUMNS = ", ".join(FileRow._fields)

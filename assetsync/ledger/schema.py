@@ -409,6 +409,18 @@ def m017_held_since(db: sqlite_utils.Database) -> None:
         db.execute(statement)
 
 
+_ANSWERED = """
+ALTER TABLE attempts ADD COLUMN answered INTEGER NOT NULL DEFAULT 0;  -- the application, or a gate before it, answered
+"""
+
+
+@migrations()
+def m018_answered(db: sqlite_utils.Database) -> None:
+    """Record whether an upload in doubt was answered completely; uploads of older ledgers count as not answered."""
+    for statement in statements(_ANSWERED):
+        db.execute(statement)
+
+
 def statements(script: str) -> list[str]:
     """Return the statements of a script, split at semicolons, without comments."""
     bare = "\n".join(line.split("--", 1)[0] for line in script.splitlines())

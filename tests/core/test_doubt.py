@@ -365,6 +365,14 @@ def test_the_grace_of_what_left_whole(read_timeout: float, took: float, age: flo
     assert grace_of_whole(SECONDS, read_timeout, took, age) == expected
 
 
+@pytest.mark.parametrize(
+    ("took", "age", "expected"),
+    [(1, 0, SECONDS), (61, 0, 305), (300, 0, 1500), (300, STORED_BY_NOW, SECONDS)],
+)
+def test_answered_upload_needs_no_read_timeout(took: float, age: float, expected: float):
+    assert grace_of_whole(SECONDS, 300, took, age, answered=True) == expected
+
+
 def test_pace_follows_the_quicker_look_up():
     pace = Pace().after(40)
     assert pace.least == 0

@@ -323,7 +323,8 @@ class Resolver:
         is_cut = attempt.left_part == SentExtent.PART and attempt.took is None
         if is_cut or facts.refused_as_duplicate or facts.accepted_id is not None:
             return self._grace
-        return grace_of_whole(self._grace, self._read_timeout, attempt.took or 0.0, self._age(one, attempt))
+        age, took = self._age(one, attempt), attempt.took or 0.0
+        return grace_of_whole(self._grace, self._read_timeout, took, age, answered=bool(attempt.answered))
 
     def _fresh(self, one: Looking) -> AttemptRow:
         """Read an attempt again, because another verdict of this round may have restarted its grace."""

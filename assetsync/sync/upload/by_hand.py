@@ -161,16 +161,16 @@ def sent_of(argument: Mapping[str, object]) -> Sent:
     fields = argument["outcome"]
     if not isinstance(fields, dict):
         raise TypeError("its outcome is no object of JSON")
-    assetid, filetype, *answered = (None if fields.get(name) is None else str(fields[name]) for name in _TEXTS)
-    responsecode, message, renamefilebody, comingfrom = answered
+    assetid, filetype, *texts = (None if fields.get(name) is None else str(fields[name]) for name in _TEXTS)
+    responsecode, message, renamefilebody, comingfrom = texts
     outcome = Outcome(
         Answer(str(fields["answer"])), str(fields["reason"]), str(fields["detail"]), Fault(str(fields["fault"])),
-        assetid, filetype, responsecode, message, renamefilebody, comingfrom,
+        assetid, filetype, responsecode, message, renamefilebody, comingfrom, answered=fields.get("answered") is True,
     )  # fmt: skip
     if outcome.answer is Answer.ACCEPTED and not assetid:
         raise ValueError("an accepted upload has an id")
     left, bytes_sent, md5 = SentExtent(str(argument["left"])), int(str(argument["handed"])), str(argument["md5"])
-    # A request of an older release has no duration.
+    # A request of an older release has no duration, and does not know whether it was answered.
     return Sent(outcome, left, bytes_sent, md5, float(str(argument.get("took", 0.0))))
 
 

@@ -4,7 +4,7 @@ What an answer means is decided by `core.outcome`; which file is sent next by `q
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -156,6 +156,10 @@ class ResultRecorder:
                 self._unsent(result, now)
             case Answer.DOUBT:
                 outcomes.lost(attempt, row.id, sent, now)
+                if outcome.answered and outcome.retry_after:
+                    # Only the folder waits, which the ledger holds now.
+                    self._selection.forget()
+                    outcome = replace(outcome, retry_after=None)
                 self._selection.answer_lost()
                 self._meter.doubted()
                 bound.warning("in doubt", reason=outcome.reason, detail=outcome.detail, left=sent.left)

@@ -3,6 +3,7 @@
 import pytest
 
 from assetsync.core.doubt import STORED_BY_NOW
+from assetsync.core.outcome import Reply
 from assetsync.errors import BadAnswer, ServiceRefused
 from assetsync.model import State
 from assetsync.service.search import like_pattern
@@ -12,6 +13,7 @@ VERIFIED, IN_DOUBT = State.VERIFIED, State.IN_DOUBT
 GRACE = 20
 LAG = 4 * GRACE
 BODY = b"some content"
+NO_ID = b"<Response><responsecode>0</responsecode></Response>"
 
 
 @pytest.fixture
@@ -254,6 +256,45 @@ def test_what_left_whole_is_waited_for_as_long_as_answers(make_world):
     world = make_world(service={"read_timeout": "100s"})
     lose(world, "lost_before")
     assert 100 <= until_sent(world, 2, 1000) <= 100 + GRACE
+
+
+FAILED = Reply(500, is_delimited=True)
+
+
+@pytest.mark.parametrize("reply", [FAILED, Reply(429, is_delimited=True), Reply(200, "text/xml", NO_ID)])
+def test_answered_upload_waits_the_grace_alone(make_world, reply):
+    world = make_world(service={"read_timeout": "100s"})
+    lose(world, reply)
+    assert GRACE <= until_sent(world, 2, 1000) <= 2 * GRACE
+
+
+@pytest.mark.parametrize(
+    "reply", [Reply(500), Reply(502, is_delimited=True), Reply(200, "text/html", b"<html></html>")]
+)
+def test_reply_of_a_proxy_waits_as_long_as_answers(make_world, reply):
+    world = make_world(service={"read_timeout": "100s"})
+    lose(world, reply)
+    assert 100 <= until_sent(world, 2, 1000) <= 100 + GRACE
+
+
+def test_late_500_waits_five_times_as_long(world):
+    lose_slowly(world, FAILED)
+    assert 300 <= until_sent(world, 2, 1000) <= 300 + GRACE
+
+
+def test_equal_of_an_unanswered_upload_waits_as_long(make_world):
+    """Both come back under one name, so that the answered upload may be stored and the other still to come."""
+    world = make_world(service={"read_timeout": "100s"})
+    world.service.shows_latin1 = True
+    for path in ("日.jpg", "月.jpg"):
+        world.write(path, b"same")
+    world.scan()
+    for what in ("lost_before", FAILED):
+        world.service.script.append(what)
+        world.site.uploader.step()
+        world.site.circuit_breaker.health_check_answered()
+    world.service.put(b"same", "日.jpg")
+    assert 100 <= until_sent(world, 3, 1000) <= 100 + 2 * GRACE
 
 
 def test_what_a_crash_left_is_waited_for_as_long_as_answers(make_world):

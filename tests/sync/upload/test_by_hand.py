@@ -3,6 +3,7 @@
 import json
 import os
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -112,13 +113,25 @@ def test_an_unsent_tree_file_is_queued(world):
 LOST = outcome_of("one", Sent(read_silence(SentExtent.ALL, "cut"), SentExtent.ALL, 7, "M", took=600.0))
 
 
-@pytest.mark.parametrize(("said", "took"), [(LOST, 600.0), ({k: v for k, v in LOST.items() if k != "took"}, 0.0)])
-def test_lost_upload_keeps_its_duration(world, said, took):
+FAILED = replace(read_silence(SentExtent.ALL, "HTTP status 500"), answered=True)
+
+
+@pytest.mark.parametrize(
+    ("said", "took", "answered"),
+    [
+        (LOST, 600.0, False),
+        ({k: v for k, v in LOST.items() if k != "took"}, 0.0, False),
+        (LOST | {"outcome": {k: v for k, v in LOST["outcome"].items() if k != "answered"}}, 600.0, False),
+        (outcome_of("one", Sent(FAILED, SentExtent.ALL, 7, "M", took=3.0)), 3.0, True),
+    ],
+)
+def test_lost_upload_keeps_duration_and_answer(world, said, took, answered):
     world.write("a")
     with running(world):
         began(world, asked(world, "a"))
         carry(world, "uploaded", json.loads(json.dumps(said)))
-    assert world.ledger.doubts.of(world.row("a").id).took == took
+    attempt = world.ledger.doubts.of(world.row("a").id)
+    assert (attempt.took, attempt.answered) == (took, answered)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from assetsync.core.outcome import Reply
 from assetsync.errors import LedgerDamaged, LedgerError
 from assetsync.model import State, UploadRequest
 from assetsync.sync.upload.queue import Step
@@ -433,6 +434,47 @@ def test_unknown_folder_holds_the_folder_alone(make_world, clock):
     world.send()
     world.live(3)
     assert set(world.states().values()) == {VERIFIED}
+
+
+def test_retry_after_of_upload_holds_its_folder(make_world, clock):
+    """The service's wait is the folder's: other folders go on, and a restart does not end it."""
+    folders = [{"path": "x", "destfolderid": "F1"}, {"path": "y", "destfolderid": "F2"}]
+    world = make_world(folders=folders)
+    for number in range(3):
+        world.write(f"x/{number}", f"x{number}".encode())
+        world.write(f"y/{number}", f"y{number}".encode())
+    world.service.script.append(Reply(429, retry_after=200.0, is_delimited=True))
+    world.scan_and_send()
+    for restarts in (False, True):
+        if restarts:
+            world.restart()
+        world.site.circuit_breaker.health_check_answered()
+        world.send()
+        assert sorted(world.posted()) == ["0", "0", "1", "2"]
+    assert world.ledger.reports.holds(clock.now())["F1"].reason == "asked_to_wait"
+    assert world.ledger.reports.counts(clock.now()).held == 0
+    clock.advance(201)
+    world.send()
+    assert len(world.service.posts) == 6
+    assert world.ledger.reports.holds(clock.now()) == {}
+
+
+def test_upload_under_way_ends_no_wait(make_world, clock):
+    """An upload that was accepted after the wait began was sent before it."""
+    world = make_world()
+    for name in ("a", "b", "c"):
+        world.write(name, name.encode())
+    world.scan()
+
+    def busy(_request) -> None:
+        world.service.during_upload = lambda _request: None
+        world.service.script.append(Reply(429, retry_after=200.0, is_delimited=True))
+        world.site.uploader.step()
+
+    world.service.during_upload = busy
+    world.site.uploader.step()
+    assert world.states()["c"] is QUEUED
+    assert "F1" in world.ledger.reports.holds(clock.now())
 
 
 def test_refused_key_pauses_and_blocks_nothing(world):
