@@ -285,6 +285,13 @@ class UploadConnection(Protocol):
 class Service(Protocol):
     """The three operations of the interface, as `sync` uses them."""
 
+    @property
+    def account(self) -> str:
+        """A short digest of the service's address and of the key, from which neither can be derived.
+
+        With another account a search may show another service, or other folders of it.
+        """
+
     def upload(self, request: UploadRequest, body: Body) -> Sent:
         """Post a file; no failure of the network or the service raises."""
 
@@ -334,7 +341,10 @@ class Clock(Protocol):
         """Return the seconds since the epoch; they may jump."""
 
     def steady(self) -> float:
-        """Return the seconds of a clock that never jumps and runs during suspend; comparable within the same `boot`."""
+        """Return the seconds of a clock that never jumps and runs during suspend: at most those since the boot.
+
+        They are comparable within the same `boot`.
+        """
 
     def boot(self) -> str:
         """Return the name of the machine's boot within which steady times can be compared."""

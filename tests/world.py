@@ -172,6 +172,7 @@ class FakeService:
         self.in_flight = 0
         self.most_in_flight = 0
         self.closed = False
+        self.account = "account"
 
     def put(self, content: bytes, name: str, folder: str = FOLDER, assetid: str | None = None, **said) -> Stored:
         now = self._clock.now()

@@ -54,6 +54,11 @@ class LazyService:
         self._config = config
         self._service: HttpService | None = None
 
+    @property
+    def account(self) -> str:
+        """The account of the service."""
+        return self._made().account
+
     def upload(self, request: UploadRequest, body: Body) -> Sent:
         """Send one file and return the result."""
         return self._made().upload(request, body)

@@ -33,6 +33,13 @@ UPLOAD_TIMES = 5
 STORED_BY_NOW = 12 * 3600.0
 """Seconds after which a service has stored a whole upload or never does."""
 
+ROUNDS = 5
+"""Answered rounds of look-ups that are enough after STORED_BY_NOW, however far apart they were."""
+
+ROUNDS_APART = 60.0
+"""Seconds between two rounds that count, so that no single answer of a cache or of a disturbed service is all of them.
+"""
+
 _MOST_NAMED = 3
 """Most assets that a message names."""
 
@@ -134,13 +141,17 @@ class Pace:
 class Grace:
     """The span over which look-ups were answered without showing the asset, on the steady clock of one boot.
 
-    `slow`: the duration in seconds of the slowest round of look-ups for which a longer gap was accepted.
+    The span may be of several processes. `slow`: the duration in seconds of the slowest round of look-ups for which a
+    longer gap was accepted. `rounds`: how many rounds counted since the upload was stored or never will be, in any
+    boot; `round_at`: the end of the last of them, 0 if it was before this boot.
     """
 
     boot: str = ""
     first: float = 0.0
     last: float = 0.0
     slow: float = 0.0
+    rounds: int = 0
+    round_at: float = 0.0
 
     def answered(
         self, started: float, ended: float, boot: str, grace: float, *, gap: float | None = None, slow: float = 0.0
@@ -157,12 +168,21 @@ class Grace:
         length = ended - self.last
         most = grace / 2 if gap is None else gap
         if self.boot != boot or started < self.last or length > most + SLOW_GAP * slow:
-            return Grace(boot, ended, ended)
+            return Grace(boot, ended, ended, rounds=self.rounds, round_at=self.round_at if self.boot == boot else 0.0)
         return replace(self, last=max(self.last, started), slow=max(self.slow, slow) if length > most else self.slow)
 
+    def after_round(self, started: float, ended: float) -> "Grace":
+        """Return the grace after a completely answered round later than STORED_BY_NOW; it counts if it is apart."""
+        if self.rounds and started - self.round_at < ROUNDS_APART:
+            return self
+        return replace(self, rounds=min(self.rounds + 1, ROUNDS), round_at=ended)
+
     def over(self, grace: float) -> bool:
-        """Return whether look-ups were answered over the whole grace, which is longer if longer gaps were accepted."""
-        return bool(self.boot) and self.last - self.first >= grace + SLOW_GRACE * self.slow
+        """Return whether look-ups were answered for long enough, or often enough.
+
+        The span must be as long as the whole grace, which is longer if longer gaps were accepted.
+        """
+        return bool(self.boot) and (self.rounds >= ROUNDS or self.last - self.first >= grace + SLOW_GRACE * self.slow)
 
 
 def is_current(watched: float, age: float, lag: float, *, newer: bool) -> bool:
@@ -170,9 +190,8 @@ def is_current(watched: float, age: float, lag: float, *, newer: bool) -> bool:
 
     A replica or a cache may answer with a state from before the upload.
 
-    - `newer`: before this look-up, the service showed an upload that began after this process started to watch the
-      attempt.
-    - `watched`: seconds for which this process has received answers about the attempt without a gap.
+    - `newer`: before this look-up, the service showed an upload that began after those answers did.
+    - `watched`: seconds for which answers about the attempt were received without a gap.
     - `age`: seconds since the first answer about the attempt, on the steady clock of one boot.
     - `lag`: seconds by which the look-ups of the service may be out of date.
     """

@@ -158,6 +158,11 @@ class HeartbeatService:
         self._service = service
         self._alive = alive
 
+    @property
+    def account(self) -> str:
+        """The account of the service."""
+        return self._service.account
+
     def upload(self, request: UploadRequest, body: Body) -> Sent:
         """Post one file; each chunk sent is a heartbeat."""
         self._alive()

@@ -7,7 +7,7 @@ import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from assetsync.core.backoff import LONGEST
@@ -15,9 +15,11 @@ from assetsync.core.doubt import Grace, Judgement, Verdict
 from assetsync.core.outcome import UNREADABLE_WHILE_SENT
 from assetsync.core.states import Event
 from assetsync.ledger.database import ANY_OF, Database
+from assetsync.ledger.ledger_metadata import ACCOUNT, fact, set_fact
 from assetsync.ledger.repair import MISSING
 from assetsync.ledger.rows import (
     ATTEMPT_COLUMNS,
+    NEW_SPAN,
     AttemptRow,
     FileRow,
     apply,
@@ -87,10 +89,33 @@ _UNDECIDED = (
 )
 
 
-def grace_of(attempt: AttemptRow) -> Grace:
-    """Return the grace of an attempt: the span of its answered look-ups so far."""
-    times = (attempt.grace_first, attempt.grace_last, attempt.grace_slow)
-    return Grace(attempt.grace_boot or "", *(time or 0.0 for time in times))
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The answered look-ups of an attempt so far.
+
+    `grace`: those that count for its absence · `watched`: the span of all that were answered without a gap, in which
+    only `boot`, `first` and `last` are used · `newest`: the newest attempt when that span began · `since`: the first
+    answered look-up on the steady clock of the span's boot; it is earlier, and may be negative, by the age that
+    earlier boots account for.
+    """
+
+    grace: Grace = field(default_factory=Grace)
+    watched: Grace = field(default_factory=Grace)
+    newest: int = 0
+    since: float | None = None
+
+
+def looked_of(attempt: AttemptRow) -> Looked:
+    """Return the answered look-ups of an attempt so far; both spans are empty where they are to begin anew."""
+    if attempt.grace_boot is None:
+        return Looked(since=attempt.look_first)
+    first, last = attempt.grace_first or 0.0, attempt.grace_last or 0.0
+    counted = attempt.rounds, attempt.round_at or 0.0
+    grace = Grace(attempt.grace_boot, first, last, attempt.grace_slow or 0.0, *counted)
+    watched = Grace()
+    if attempt.watch_first is not None and attempt.watch_last is not None:
+        watched = Grace(attempt.look_boot or "", attempt.watch_first, attempt.watch_last)
+    return Looked(grace, watched, attempt.watch_newest or 0, attempt.look_first)
 
 
 class Doubts:
@@ -252,26 +277,34 @@ class Doubts:
         values = [(a.id, a.folder_id, a.filename, a.size if a.processed else None, a.md5, now, newest) for a in assets]
         self._store.change_each(sql, values)
 
-    def looked(self, looks: Sequence[tuple[int, Grace, float]]) -> None:
-        """Record answered look-ups: (attempt id, grace after the look-up, time of the next look-up)."""
-        self._store.change_each(
-            "UPDATE attempts SET grace_boot = ?, grace_first = ?, grace_last = ?, grace_slow = ?, look_at = ?,"
-            " looks = looks + 1 WHERE id = ?",
-            [(g.boot, g.first, g.last, g.slow, at, attempt) for attempt, g, at in looks],
+    def looked(self, attempt_id: int, looked: Looked, look_at: float) -> None:
+        """Record an answered look-up; the next one is at `look_at`."""
+        grace, watched = looked.grace, looked.watched
+        self._store.change(
+            "UPDATE attempts SET grace_boot = ?, grace_first = ?, grace_last = ?, grace_slow = ?, rounds = ?,"
+            " round_at = ?, look_boot = ?, watch_first = ?, watch_last = ?, watch_newest = ?, look_first = ?,"
+            " look_at = ?, looks = looks + 1 WHERE id = ?",
+            *(grace.boot, grace.first, grace.last, grace.slow, grace.rounds, grace.round_at),
+            *(watched.boot, watched.first, watched.last, looked.newest, looked.since, look_at, attempt_id),
         )
+
+    def look_up_as(self, account: str) -> None:
+        """Begin the spans of all open attempts anew if their look-ups were not made with this account.
+
+        `account` identifies address and key of the service (`model.Service.account`) and what look-ups depend on.
+        """
+
+        def work(conn: sqlite3.Connection) -> None:
+            conn.execute(f"UPDATE attempts SET {NEW_SPAN} WHERE closed_at IS NULL")
+            set_fact(conn, ACCOUNT, account)
+
+        if fact(self._store, ACCOUNT) != account:
+            self._store.write(work)
 
     def look_now(self, attempt_ids: Collection[int], now: float) -> int:
         """Make the next look-up of these attempts due now; return how many of them are undecided doubts."""
         sql = f"UPDATE attempts AS a SET look_at = MIN(look_at, ?) WHERE id = ? AND {_UNDECIDED}"
         return self._store.change_each(sql, [(now, attempt) for attempt in attempt_ids])
-
-    def looked_first(self, attempt_id: int, boot: str, ended: float) -> None:
-        """Record the first answered look-up of a boot; `ended` is in seconds on the steady clock of that boot.
-
-        It is earlier, and may be negative, by the age that earlier boots account for.
-        """
-        sql = "UPDATE attempts SET look_boot = ?, look_first = ? WHERE id = ?"
-        self._store.change(sql, boot, ended, attempt_id)
 
     def unanswered(self, attempt_ids: Sequence[int], with_them: Sequence[int], look_at: float, detail: str) -> None:
         """Postpone look-ups without an answer, and those `with_them`; graces stay unchanged, so that the gap shows."""
@@ -327,7 +360,7 @@ class Doubts:
                 # for an upload that was not answered. The time of an upload that was cut says nothing.
                 took = attempt.took if attempt.left_part == SentExtent.PART else attempt.took or 0.0
                 conn.execute(
-                    "UPDATE attempts SET grace_boot = NULL, look_boot = NULL,"
+                    f"UPDATE attempts SET {NEW_SPAN}, look_boot = NULL,"
                     " took = IIF(?1 IS NULL, took, MAX(?1, COALESCE(took, 0))),"
                     " answered = IIF(?1 IS NULL, answered, MIN(?5, answered))"
                     " WHERE destfolderid = ?2 AND closed_at IS NULL AND size = ?3"

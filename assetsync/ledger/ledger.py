@@ -26,6 +26,7 @@ from assetsync.ledger.metadata_drift import MetadataDrift
 from assetsync.ledger.queue import Queue
 from assetsync.ledger.repair import Repair
 from assetsync.ledger.reports import LedgerView
+from assetsync.ledger.rows import NEW_SPAN
 from assetsync.ledger.versions import Versions
 
 
@@ -182,6 +183,9 @@ def open_ledger(path: Path, *, site: str | None = None, create: bool = True, is_
             set_fact(conn, "start", str(start))
             # In the same commit as the number, before anything else is written: a copy made from now on lacks the mark.
             conn.execute("DELETE FROM facts WHERE name IN (?, ?)", (CLEAN_STOP, DAMAGE_SEEN))
+            if restored or (known and CLEAN_STOP not in facts):
+                # The ledger may lack uploads that were sent since: their assets may still appear.
+                conn.execute(f"UPDATE attempts SET {NEW_SPAN} WHERE closed_at IS NULL")
             if restored or (known and (CLEAN_STOP not in facts or not confirmed)):
                 set_fact(conn, "contact_from", str(start))
             return start, restored, not confirmed

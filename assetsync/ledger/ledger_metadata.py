@@ -23,6 +23,9 @@ SITE = "site"
 SERVICE = "service"
 """The fact that holds the address of the service that was sent to."""
 
+ACCOUNT = "looked_up_as"
+"""The fact that identifies the service and the key of the last look-ups, by a digest."""
+
 LAYOUT = "mappings"
 """The fact that maps each mapped folder to the folder of the service that its files go to."""
 

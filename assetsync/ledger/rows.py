@@ -122,6 +122,11 @@ class AttemptRow(NamedTuple):
     look_boot: str | None
     look_first: float | None
     answered: int
+    watch_first: float | None
+    watch_last: float | None
+    watch_newest: int | None
+    rounds: int
+    round_at: float | None
 
 
 FILE_COLUMNS = ", ".join(FileRow._fields)
@@ -176,6 +181,10 @@ def read_file(conn: sqlite3.Connection, file_id: int) -> FileRow:
     return file_row(row)
 
 
+NEW_SPAN = "grace_boot = NULL, rounds = 0"
+"""SQL assignments of an attempt whose answered look-ups so far count no more; how old it is stays known."""
+
+
 def reopen(conn: sqlite3.Connection, attempt_id: int, now: float, *, why: str, accepted_id: str | None) -> None:
     """Reopen a decided attempt, so that its look-ups start from the beginning.
 
@@ -184,7 +193,7 @@ def reopen(conn: sqlite3.Connection, attempt_id: int, now: float, *, why: str, a
     """
     conn.execute(
         "UPDATE attempts SET closed_at = NULL, result = NULL, parked = 1, why = ?, accepted_id = ?, look_at = ?,"
-        " grace_boot = NULL WHERE id = ?",
+        f" {NEW_SPAN} WHERE id = ?",
         (why, accepted_id, now, attempt_id),
     )
     hold_name(conn, attempt_id)

@@ -421,6 +421,22 @@ def m018_answered(db: sqlite_utils.Database) -> None:
         db.execute(statement)
 
 
+_WATCHED = """
+ALTER TABLE attempts ADD COLUMN watch_first REAL;  -- look-ups answered without a gap, counted or not, in the boot
+ALTER TABLE attempts ADD COLUMN watch_last REAL;  -- `look_boot`: the first and the last of them
+ALTER TABLE attempts ADD COLUMN watch_newest INTEGER;  -- the newest attempt when they began; a later one is a sample
+ALTER TABLE attempts ADD COLUMN rounds INTEGER NOT NULL DEFAULT 0;  -- answered look-ups after half a day
+ALTER TABLE attempts ADD COLUMN round_at REAL;  -- the last of them on the steady clock of `grace_boot`
+"""
+
+
+@migrations()
+def m019_watched(db: sqlite_utils.Database) -> None:
+    """Store with a doubt all that the next process needs to go on with the span of its answered look-ups."""
+    for statement in statements(_WATCHED):
+        db.execute(statement)
+
+
 def statements(script: str) -> list[str]:
     """Return the statements of a script, split at semicolons, without comments."""
     bare = "\n".join(line.split("--", 1)[0] for line in script.splitlines())

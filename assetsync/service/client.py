@@ -5,10 +5,12 @@ no environment variables, redirects or cookies. They go directly to the transpor
 httpx's own log lines.
 """
 
+import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, TypeVar
 from urllib.parse import urlencode
 
@@ -37,6 +39,9 @@ STREAM_LIMIT = 2 * 1024**3
 
 _SLOWEST = 1024  # bytes a second: the lowest average rate of a stream, beyond the first read_timeout seconds of waiting
 
+_STRETCH = 100_000
+"""Rounds of PBKDF2 for `account`: 30 to 60 ms."""
+
 _NOT_BY_POST = (400, 404, 405, 501)
 
 
@@ -63,6 +68,12 @@ class HttpService:
         # Uploads have connections of their own, so that searches can be ended without them.
         self._for_uploads = Transport(settings, self._transport.tls)
         self._uploads = Uploads(settings, self._for_uploads, self._redaction)
+
+    @cached_property
+    def account(self) -> str:
+        """A digest of address and key for the ledger; slow to make, so that a short key cannot be guessed from it."""
+        place = f"assetsync {self._search_url}".encode()
+        return hashlib.pbkdf2_hmac("sha256", self._key.encode(), place, _STRETCH, dklen=8).hex()
 
     def close(self) -> None:
         """Close every connection; open requests of other threads end as unanswered, and new requests fail."""

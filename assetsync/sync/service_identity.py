@@ -74,6 +74,11 @@ class ServiceIdentity:
         finally:
             self._lock.release()
 
+    @property
+    def account(self) -> str:
+        """The account of the service."""
+        return self._service.account
+
     def upload(self, request: UploadRequest, body: Body) -> Sent:
         """Send one file; `make_sure` was called when the file was prepared."""
         return self._service.upload(request, body)

@@ -292,6 +292,25 @@ def test_refused_as_a_duplicate(
     assert verdict.counts_for_grace is (verdict.judgement is Judgement.WAIT)
 
 
+def test_rounds_count_a_minute_apart():
+    grace = Grace("a", 0, 0)
+    counted = []
+    for started in (10, 71, 72, 132, 200, 260, 330):
+        grace = grace.after_round(started, started + 2)
+        counted.append(grace.rounds)
+    assert counted == [1, 1, 2, 3, 4, 4, 5]
+
+
+def test_rounds_outlast_gaps_and_boots():
+    gap = Grace("a", 0, 10, 2, 3, 9).answered(5000, 5001, "a", SECONDS)
+    assert gap == Grace("a", 5001, 5001, 0, 3, 9)
+    boot = gap.answered(59, 60, "b", SECONDS)
+    assert boot == Grace("b", 60, 60, 0, 3, 0)
+    # The last round was before this boot, and its clock is at 59 seconds.
+    assert boot.after_round(59, 60).rounds == 3
+    assert boot.after_round(60, 61).rounds == 4
+
+
 Looks = list[tuple[float, float, str]]
 
 
@@ -391,6 +410,9 @@ def test_pace_follows_the_quicker_look_up():
         ("a span that was never answered is not over", Grace("", 0, 500), False),
         ("slow look-ups are waited for longer", Grace("a", 0, 239.9, 10), False),
         ("twelve times as long as they take", Grace("a", 0, 240, 10), True),
+        ("four rounds are no grace", Grace("a", 500, 500, 0, 4, 500), False),
+        ("five rounds are enough", Grace("a", 500, 500, 10, 5, 500), True),
+        ("five rounds that do not count are no grace", Grace("", 0, 0, 0, 5, 0), False),
     ],
 )
 def test_grace_is_over(rule: str, grace: Grace, expected: bool):

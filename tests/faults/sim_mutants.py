@@ -80,8 +80,6 @@ def a_restart_keeps_the_grace(patch: Patch) -> None:
         return answered(kept, started, ended, boot, grace, **said)
 
     patch.setattr(Grace, "answered", across)
-    # A restart of the machine is one of the process, too.
-    patch.setattr(Resolver, "_is_counted", lambda _self, _attempt: True)
 
 
 def a_cut_is_unsent(patch: Patch) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from assetsync.core.doubt import Grace, Judgement, Verdict
 from assetsync.core.states import Event
-from assetsync.ledger.doubts import grace_of
+from assetsync.ledger.doubts import Looked, looked_of
 from assetsync.model import Asset, State
 
 from .conftest import M1, M2, NOW, traced
@@ -207,11 +207,11 @@ def test_pulled_brake_hides_historic_orphans(book):
 
 def test_unanswered_look_up_keeps_the_grace(book, doubt):
     doubts = book.ledger.doubts
-    kept = Grace("boot", 5.0, 7.0, 2.0)
-    doubts.looked([(doubt.attempt.id, kept, NOW + 3)])
+    kept = Looked(Grace("boot", 5.0, 7.0, 2.0, 3, 6.0), Grace("boot", 4.0, 7.0), 2, 4.0)
+    doubts.looked(doubt.attempt.id, kept, NOW + 3)
     doubts.unanswered([doubt.attempt.id], [], NOW + 9, "nobody answers")
     attempt = doubts.of(doubt.file.id)
-    assert (grace_of(attempt), attempt.looks) == (kept, 1)
+    assert (looked_of(attempt), attempt.looks) == (kept, 1)
     assert attempt.look_at == NOW + 9
     assert doubts.due(NOW + 9)[0].file.detail == "nobody answers"
     assert doubts.next_look() == NOW + 9

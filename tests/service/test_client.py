@@ -682,6 +682,17 @@ def test_the_key_is_in_no_log_line(
     assert "K3Y" not in lines
 
 
+def test_account_names_address_and_key(connect, closed_port):
+    accounts = [
+        connect(port, **said).account
+        for port in (closed_port, closed_port + 1)
+        for said in ({}, {}, {"api_key": SecretStr("another key")})
+    ]
+    assert len(set(accounts)) == 4
+    assert accounts[0] == accounts[1]
+    assert all(len(bytes.fromhex(account)) == 8 for account in accounts)
+
+
 def test_printed_settings_omit_the_key():
     settings = ServiceSettings("http://x/a", "http://x/b", SecretStr("K3Y"))
     assert "K3Y" not in repr(settings) + str(settings)

@@ -30,7 +30,7 @@ from assetsync.core.doubt import (
 )
 from assetsync.core.names import printable
 from assetsync.errors import ServiceError
-from assetsync.ledger.doubts import NOT_ARRIVED, OpenDoubt, grace_of
+from assetsync.ledger.doubts import NOT_ARRIVED, Looked, OpenDoubt, looked_of
 from assetsync.ledger.rows import AttemptRow
 from assetsync.model import Asset, SearchRequest, SentExtent, Wanted
 from assetsync.service.paging import every
@@ -66,9 +66,7 @@ class Resolver:
         self._grace = grace
         self._lag = lag
         self._read_timeout = read_timeout
-        # Per attempt: the span over which this process got answers, counted for the grace or not, and the newest
-        # attempt at the start of that span.
-        self._watched: dict[int, tuple[Grace, int]] = {}
+        self._is_begun = False
         # The doubts of this round, and the attempt of the control sample that the service showed: None before the
         # search for a sample, 0 if the service showed none.
         self._round: list[OpenDoubt] = []
@@ -90,6 +88,7 @@ class Resolver:
         now = self._clock.now()
         due = self._ledger.doubts.due(now)
         if due:
+            self._begin()
             self._forget_decided()
             slow = self._slow()
             if slow > self._grace / _SLOW_PART:
@@ -123,6 +122,13 @@ class Resolver:
             log.warning("cannot be looked for", destfolderid=destfolderid, doubts=len(unanswered), detail=detail)
         return done
 
+    def _begin(self) -> None:
+        """Go on with the spans of the last process, if its look-ups were made in the same way."""
+        if not self._is_begun:
+            # A gap may be as long as the grace allows.
+            self._ledger.doubts.look_up_as(f"{self._service.account} {self._grace:g}")
+            self._is_begun = True
+
     def _look_soon(self, destfolderid: str, doubts: Sequence[OpenDoubt], error: ServiceError) -> None:
         """Schedule an early look-up for doubts without an answer in a folder where other look-ups were answered."""
         look_at = self._clock.now() + self._folder_backoff.partly(destfolderid)
@@ -148,7 +154,6 @@ class Resolver:
         undecided = self._ledger.doubts.open_ones()
         attempts, folders = {attempt for attempt, _ in undecided}, {folder for _, folder in undecided}
         self._candidates.forget_but(attempts)
-        self._watched = {attempt: watched for attempt, watched in self._watched.items() if attempt in attempts}
         self._paces = {kind: pace for kind, pace in self._paces.items() if kind[0] in folders}
         self._folder_backoff.keep(folders)
 
@@ -192,8 +197,8 @@ class Resolver:
         # Search for the control sample before the listing, so that the listing is at least as current as the sample.
         # Search once a round. The sample is an upload that began after the attempts of the round were first watched.
         if self._sample is None and self._lag:
-            watched = [self._watched.get(doubt.attempt.id) for doubt in self._round]
-            since = [newest for _, newest in filter(None, watched)]
+            boot, each = self._clock.boot(), [looked_of(doubt.attempt) for doubt in self._round]
+            since = [looked.newest for looked in each if looked.watched.boot == boot]
             self._sample = shown_sample(self._service, self._ledger.control_samples, since)
         failure = self._read(unseen, self._checked_listing.listing(destfolderid), destfolderid)
         if failure is not None:
@@ -284,21 +289,18 @@ class Resolver:
         if facts.refused_as_duplicate or facts.accepted_id is not None:
             # No verdict sends this upload again, so that an old look-up does no harm.
             return True
-        span, newest = self._watch(one, attempt)
+        span, newest = self._watch(one, looked_of(attempt))
         watched = max(0.0, one.span[0] - span.first)
         return is_current(watched, self._age(one, attempt), self._lag, newer=newest < (self._sample or 0))
 
-    def _watch(self, one: Looking, attempt: AttemptRow) -> tuple[Grace, int]:
-        """Return the span over which this process got answers about an attempt, and the newest attempt at its start.
+    def _watch(self, one: Looking, looked: Looked) -> tuple[Grace, int]:
+        """Return the span over which answers about an attempt came, and the newest attempt at its start.
 
         The span restarts after a gap, and whenever the grace restarts: if look-ups lag, what happened in a gap shows
         only later.
         """
-        before, newest = self._watched.get(attempt.id, (Grace(), 0))
-        if attempt.grace_boot is None:
-            before = Grace()
-        span = self._extended(before, one)
-        return span, newest if span.first == before.first else self._ledger.doubts.newest_attempt()
+        span = self._extended(looked.watched, one)
+        return span, looked.newest if span.first == looked.watched.first else self._ledger.doubts.newest_attempt()
 
     def _extended(self, span: Grace, one: Looking) -> Grace:
         return span.answered(*one.span, self._clock.boot(), self._grace, slow=self._slow())
@@ -336,11 +338,10 @@ class Resolver:
         attempt = self._fresh(one)
         if not self._is_current(one, attempt):
             return Grace()
-        return self._extended(grace_of(attempt) if self._is_counted(attempt.id) else Grace(), one)
-
-    def _is_counted(self, attempt_id: int) -> bool:
-        """Return whether this process has watched the attempt; a restart of the process restarts the grace."""
-        return attempt_id in self._watched
+        grace = self._extended(looked_of(attempt).grace, one)
+        # Half a day has passed, and five times what the upload took.
+        is_late = self._age(one, attempt) >= STORED_BY_NOW and self._needed(one) <= self._grace
+        return grace.after_round(*one.span) if is_late else grace
 
     def _verdict(self, one: Looking, newest: int) -> tuple[Verdict, Grace]:
         """Judge a doubt by the assets that its look-ups showed; return the verdict and the grace it rests on."""
@@ -358,13 +359,14 @@ class Resolver:
             verdict = self._unless_moved(one, verdict, now)
         ledger.decide(one.doubt, verdict, now)
         if verdict.judgement is Judgement.WAIT:
-            counted = grace if verdict.counts_for_grace else Grace()
             fresh = self._fresh(one)
-            self._watched[attempt.id] = self._watch(one, fresh)
-            ledger.looked([(attempt.id, counted, now + self._pause(attempt.looks))])
-            if fresh.look_boot != self._clock.boot():
-                # Keep the age that earlier boots account for: the steady clock counts on from it.
-                ledger.looked_first(attempt.id, self._clock.boot(), one.span[1] - self._age(one, fresh))
+            before = looked_of(fresh)
+            watched, newest = self._watch(one, before)
+            # In another boot the steady clock counts on from the age that earlier boots account for.
+            is_same_boot = fresh.look_boot == self._clock.boot()
+            since = before.since if is_same_boot else one.span[1] - self._age(one, fresh)
+            looked = Looked(grace if verdict.counts_for_grace else Grace(), watched, newest, since)
+            ledger.looked(attempt.id, looked, now + self._pause(attempt.looks))
         self._report(one, verdict)
 
     def _unless_moved(self, one: Looking, absent: Verdict, now: float) -> Verdict:

@@ -1,10 +1,14 @@
 """Absence counts late: where look-ups may be old, and where a proxy gave up before the service had stored."""
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 
 from assetsync.core.doubt import STORED_BY_NOW
 from assetsync.core.outcome import Reply
 from assetsync.errors import BadAnswer, ServiceRefused
+from assetsync.ledger.integrity import CLEAN_STOP
 from assetsync.model import State
 from assetsync.service.search import like_pattern
 from tests.sync.conftest import die_sending, lose
@@ -197,13 +201,21 @@ def test_a_sample_older_than_a_gap_is_none(lagging):
     assert LAG + GRACE <= until_sent(lagging, 3, 1000) <= LAG + 2 * GRACE + 60
 
 
-def test_a_restart_begins_the_lag_anew(lagging):
+def test_next_process_keeps_the_control_sample(lagging):
     lose(lagging, "lost_before")
     send_another(lagging)
     lagging.live(3)
     lagging.restart()
     lagging.scan()
-    assert LAG + GRACE <= until_sent(lagging, 3, 1000) <= LAG + 2 * GRACE
+    assert until_sent(lagging, 3, 1000) <= 2 * GRACE
+
+
+def test_next_process_goes_on_with_the_lag(lagging):
+    lose(lagging, "lost_before")
+    lagging.live(LAG)
+    lagging.restart()
+    lagging.scan()
+    assert until_sent(lagging, 2, 1000) <= 2 * GRACE
 
 
 def test_who_gave_an_equal_its_asset_waits_as_long(world):
@@ -333,12 +345,122 @@ def test_what_was_cut_is_waited_for_the_grace_alone(make_world):
     assert GRACE <= until_sent(world, 2, 1000) <= 2 * GRACE
 
 
-def test_a_restart_begins_the_wait_anew(world):
+def test_next_process_goes_on_with_the_span(world):
     lose_slowly(world, "lost_before")
     world.live(290)
     world.restart()
     world.scan()
+    assert 10 <= until_sent(world, 2, 1000) <= 10 + GRACE
+
+
+def test_short_runs_in_a_row_end_a_doubt(world):
+    lose_slowly(world, "lost_before")
+    in_runs(world, seconds=20, between=5, runs=11)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (IN_DOUBT, 1)
+    in_runs(world, seconds=20, between=5, runs=3)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 2)
+
+
+def with_another_key(world) -> None:
+    world.service.account = "another"
+    world.restart()
+
+
+def with_a_gap(world) -> None:
+    world.clock.advance(GRACE / 2 + 1)
+    world.restart()
+
+
+def with_another_grace(world) -> None:
+    """A gap within which the service may have hung was allowed by the grace before."""
+    world.restart(upload={"doubt_grace": f"{GRACE - 1}s"})
+
+
+def after_a_crash(world) -> None:
+    """A copy that was made while a process held the ledger looks the same."""
+    world.close()
+    with closing(sqlite3.connect(world.ledger_path)) as conn, conn:
+        conn.execute("DELETE FROM facts WHERE name = ?", (CLEAN_STOP,))
+    world.restart()
+
+
+def with_an_older_ledger(world) -> None:
+    world.close()
+    copy = world.ledger_path.read_bytes()
+    world.restart()
+    world.close()
+    world.ledger_path.write_bytes(copy)
+    world.restart()
+    assert world.ledger.restored
+
+
+@pytest.mark.parametrize(
+    "again", [with_another_key, with_a_gap, with_another_grace, after_a_crash, with_an_older_ledger]
+)
+def test_span_begins_anew(world, again):
+    lose_slowly(world, "lost_before")
+    world.live(290)
+    again(world)
+    world.scan()
     assert 300 <= until_sent(world, 2, 1000) <= 300 + GRACE
+
+
+def look_up_once(world, *, after: float, reboots: bool = False) -> None:
+    """Let the time pass, and a process make a single round of look-ups."""
+    world.close()
+    world.clock.advance(after)
+    if reboots:
+        world.clock.reboot()
+        world.clock.advance(60)
+    world.restart()
+    world.scan()
+    world.service.searches.clear()
+    world.live(1)
+
+
+@pytest.mark.parametrize("reboots", [False, True])
+def test_five_rounds_after_half_a_day_are_enough(lagging, reboots):
+    lose_slowly(lagging, "lost_before")
+    look_up_once(lagging, after=0)
+    look_up_once(lagging, after=STORED_BY_NOW, reboots=reboots)
+    for _ in range(3):
+        look_up_once(lagging, after=3600, reboots=reboots)
+    assert len(lagging.service.posts) == 1
+    look_up_once(lagging, after=3600, reboots=reboots)
+    asked = {(search.folderid, search.searchfor, search.available) for search in lagging.service.searches}
+    assert asked >= {("F1", "%", None), ("F1", "%", "0"), (None, "a.jpg", None), (None, "a.jpg", "0")}
+    lagging.live(1)
+    assert len(lagging.service.posts) == 2
+
+
+def test_rounds_within_a_minute_count_once(lagging):
+    lose_slowly(lagging, "lost_before")
+    look_up_once(lagging, after=0)
+    look_up_once(lagging, after=STORED_BY_NOW)
+    for _ in range(8):
+        look_up_once(lagging, after=25)
+    assert len(lagging.service.posts) == 1
+
+
+def test_rounds_before_half_a_day_count_nothing(lagging):
+    lose_slowly(lagging, "lost_before")
+    for _ in range(10):
+        look_up_once(lagging, after=STORED_BY_NOW / 11)
+    assert len(lagging.service.posts) == 1
+
+
+def test_unanswered_round_does_not_count(lagging):
+    lose_slowly(lagging, "lost_before")
+    look_up_once(lagging, after=0)
+    look_up_once(lagging, after=STORED_BY_NOW)
+    lagging.service.during_search = lambda request: _fail() if request.available else None
+    for _ in range(5):
+        look_up_once(lagging, after=3600)
+    assert len(lagging.service.posts) == 1
+
+
+def _fail() -> None:
+    raise BadAnswer("no answer")
 
 
 def test_after_half_a_day_short_runs_end_a_doubt(world):

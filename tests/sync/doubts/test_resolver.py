@@ -353,7 +353,7 @@ def test_name_lookup_does_not_delay_a_listing(world, clock, seconds):
     world.service.during_search = lambda request: clock.advance(seconds if request.searchfor == "%" else 0.05)
     looked = world.ledger.doubts.looked
     # A commit takes a while, so that they are not due at the very same time.
-    world.ledger.doubts.looked = lambda looks: (looked(looks), clock.advance(0.3))
+    world.ledger.doubts.looked = lambda *values: (looked(*values), clock.advance(0.3))
     began = clock.steady()
     while len(world.service.posts) == 3:
         assert clock.steady() - began < 3 * GRACE + 2 * seconds * (SLOW_GRACE + 4)
