@@ -10,15 +10,17 @@ Assumed of the service, and nothing else:
 
 1. A request that ended without an answer is stored within the grace or never, or within what is waited for what left
    whole. The span does not run while the service hangs. A hang answers nothing; one of half a grace or less counts as
-   slowness, which the span includes.
+   slowness, which the span includes. Half a day after the first answered look-up nothing is stored any more, hang or
+   not.
 2. What is stored shows in the next look-up that the service reads for, perhaps not processed yet; or, where look-ups
    are old, in one that comes later by that.
 3. One request makes one asset at most; a cut one makes a beginning of what was sent, or nothing.
 4. Nobody but the attempt in doubt leaves exactly the beginning of its file under its name meanwhile: neither a person
    nor a late cut of an equal file. Nothing could tell such an asset from a cut of ours.
 5. Where the service gives no MD5, nobody else stores a file of the same size under the same name meanwhile.
+6. A key or an address that shows nothing of ours is in use for less than a grace at a time.
 
-What happens beyond the last two is kept in sight by `LIMITS` in the test.
+What happens beyond 4 and 5 is kept in sight by `LIMITS` in the test.
 """
 
 from collections.abc import Iterator
@@ -66,6 +68,7 @@ def steps(s: Scenario, w: World) -> Iterator[Step]:
             row.state is State.QUEUED
             and w.posts < s.posts
             and free_name(s, w, f)
+            and w.other < 0
             and (f <= w.posts or not equal_contents(s))
         ):
             yield begin(s, w, f)
@@ -101,7 +104,11 @@ def steps(s: Scenario, w: World) -> Iterator[Step]:
             yield look_ends(s, w, now, "a look-up ends that was read just now")
     if s.crashes and more and w.attempts:
         yield from crash(s, w)
-    if w.pending or w.look or not up or any(a.grace or a.age is not None for a in w.attempts):
+    if s.keys and w.attempts and (more or w.other >= 0):
+        yield from other_key(s, w)
+    if w.other == GRACE - 1:
+        return
+    if w.pending or w.look or not up or any(a.grace or a.age is not None or a.old is not None for a in w.attempts):
         yield "a tick", tick(s, w)
 
 
@@ -149,6 +156,9 @@ def flight(s: Scenario, w: World, a: Attempt, *, up: bool) -> Iterator[Step]:
             after = put(s, w, a.no, f, content, processed=processed)
             after = with_attempt(after, a._replace(stored=len(w.assets)), a.no)
             yield f"the service stores attempt {a.no}{'' if processed else ', unprocessed'}", after
+    if s.answers and up:
+        failed = hanging(s, w, a, content, within=GRACE)
+        yield f"the application answers that attempt {a.no} failed", lost(s, failed, a, len(content), answered=True)
     yield f"attempt {a.no} gets no answer", lost(s, hanging(s, w, a, content), a, len(content))
     for part in cuts(s, f):
         handed = min(len(content), max(len(part), len(content) - 1))
@@ -163,8 +173,8 @@ def cuts(s: Scenario, f: int) -> tuple[str, ...]:
     return (content[:-1], content + TAIL) if len(s.contents) == 1 else (content[:-1],)
 
 
-def hanging(s: Scenario, w: World, a: Attempt, content: str) -> World:
-    return w._replace(pending=(*w.pending, Pending(a.no, a.file, content, s.late or GRACE)))
+def hanging(s: Scenario, w: World, a: Attempt, content: str, *, within: int = 0) -> World:
+    return w._replace(pending=(*w.pending, Pending(a.no, a.file, content, within or s.late or GRACE)))
 
 
 def put(s: Scenario, w: World, no: int, f: int, content: str, *, processed: bool) -> World:
@@ -179,13 +189,13 @@ def stored_late(s: Scenario, w: World, p: Pending, *, processed: bool) -> Step:
     return f"the service stores “{p.content}” of attempt {p.no} late as asset {len(w.assets)}{what}", after
 
 
-def lost(s: Scenario, w: World, a: Attempt, handed: int) -> World:
+def lost(s: Scenario, w: World, a: Attempt, handed: int, *, answered: bool = False) -> World:
     """No trustworthy answer: in doubt, unless that rule is taken away."""
     if "a lost answer is looked up" in s.without:
         w = with_attempt(w, None, a.no)
         return happen(w, a.file, Event.UNSENT)
     over = a.grace if "the grace begins after the attempt has ended" in s.without else None
-    w = with_attempt(w, a._replace(flies=False, stored=-1, handed=handed, grace=over), a.no)
+    w = with_attempt(w, a._replace(flies=False, stored=-1, handed=handed, grace=over, answered=answered), a.no)
     return happen(w, a.file, Event.LOST)
 
 
@@ -217,10 +227,12 @@ def retried(s: Scenario, w: World, f: int) -> Iterator[Step]:
             yield f"a person retries {label(f)}", happen(after, f, Event.RETRIED, absences=0)
 
 
-def crash(s: Scenario, w: World) -> Iterator[Step]:
-    """Die: what was in flight is in doubt, how much of it left is unknown; the machine may have gone down too."""
-    watched = tuple(a._replace(age=None, newer=False) for a in w.attempts)
-    ends = [fault(w)._replace(look=None, pace=(0, 0), attempts=watched)]
+def crash(s: Scenario, w: World, *, reboots: bool = True) -> Iterator[Step]:
+    """Die: what was in flight is in doubt, how much of it left is unknown; the machine may have gone down too.
+
+    In the same boot the next process goes on with the spans of the last.
+    """
+    ends = [fault(w)._replace(look=None, pace=(0, 0))]
     for a in (a for a in w.attempts if a.flies):
         now: list[World] = []
         for end in ends:
@@ -235,10 +247,30 @@ def crash(s: Scenario, w: World) -> Iterator[Step]:
     for end in ends:
         late = "".join(f", “{p.content}” of attempt {p.no} may come" for p in end.pending if p not in w.pending)
         yield f"assetsync dies{late}", end
-        if any(a.grace for a in end.attempts):
-            # The new clock may stand anywhere; where the last look-up was is the worst for one that is not told apart.
-            rest = (a._replace(grace=a.grace and ("before", 0, *a.grace[2:])) for a in end.attempts)
-            yield f"the machine restarts{late}", end._replace(attempts=tuple(rest))
+        if reboots and any(a.grace or a.age is not None for a in end.attempts):
+            yield f"the machine restarts{late}", end._replace(attempts=tuple(rebooted(s, a) for a in end.attempts))
+
+
+def rebooted(s: Scenario, a: Attempt) -> Attempt:
+    """The new clock may stand anywhere; where the last look-up was is the worst for one that is not told apart."""
+    if a.age is not None:
+        keeps = "a restart begins the lag anew" in s.without
+        a = a._replace(age=s.lags if keeps else None, newer=a.newer and keeps)
+    return a._replace(grace=a.grace and ("before", 0, *a.grace[2:]), apart=0)
+
+
+def other_key(s: Scenario, w: World) -> Iterator[Step]:
+    """End the process, and begin one with another key, or with its own again: the spans begin anew, by that rule."""
+    if w.other >= 0:
+        words, ends = "assetsync is started with its own key", [w._replace(look=None, pace=(0, 0), other=-1)]
+    else:
+        words, ends = "assetsync is started with another key", [end for _, end in crash(s, w, reboots=False)]
+        ends = [end._replace(other=0) for end in ends]
+    for end in ends:
+        if "another key begins the span anew" not in s.without:
+            fresh = (a._replace(grace=None, age=None, newer=False, rounds=0) for a in end.attempts)
+            end = end._replace(attempts=tuple(fresh))  # noqa: PLW2901
+        yield words, end
 
 
 def tick(s: Scenario, w: World) -> World:
@@ -249,6 +281,9 @@ def tick(s: Scenario, w: World) -> World:
         hung = min(hung + 1, GAP)
     else:
         pending = tuple(p._replace(left=p.left - 1) for p in pending if p.left > 1)
+    # Half a day is longer than any hang.
+    done = {a.no for a in w.attempts if s.half and a.old is not None and a.old + 1 >= s.half}
+    pending = tuple(p for p in pending if p.no not in done)
     look = w.look and (w.look._replace(age=w.look.age + 1) if w.look.age < s.waits else None)
     # An age beyond the longest gap that there may be is as good as that gap.
     most = GAP + SLOW_GAP * w.pace[0]
@@ -261,7 +296,13 @@ def tick(s: Scenario, w: World) -> World:
             assets=tuple(made._replace(age=min(made.age + 1, s.lags)) for made in w.assets),
         )
         attempts = tuple(a if a.age is None else a._replace(age=min(a.age + 1, s.lags)) for a in attempts)
-    return w._replace(pending=pending, hung=hung, look=look, attempts=attempts)
+    if s.half:
+        attempts = tuple(
+            a._replace(old=None if a.old is None else min(a.old + 1, s.half), apart=min(a.apart + 1, 1 + s.waits))
+            for a in attempts
+        )
+    other = w.other + 1 if w.other >= 0 else -1
+    return w._replace(pending=pending, hung=hung, look=look, attempts=attempts, other=other)
 
 
 def broken(s: Scenario, w: World) -> str:
@@ -285,7 +326,7 @@ def at_peace(s: Scenario, w: World, *, late: bool) -> World:
 
     `late` says whether what may still be stored is, or never comes. Each grace begins anew.
     """
-    w = w._replace(hung=-1, look=None, faults=s.faults)
+    w = w._replace(hung=-1, look=None, faults=s.faults, other=-1)
     for p in w.pending if late else ():
         w = stored_late(s, w, p, processed=True)[1]
     w = w._replace(pending=(), assets=tuple(made._replace(processed=True) for made in w.assets))
@@ -295,7 +336,7 @@ def at_peace(s: Scenario, w: World, *, late: bool) -> World:
                 a = a._replace(stored=len(w.assets))  # noqa: PLW2901
                 w = put(s, w, a.no, a.file, s.contents[a.file], processed=True)
             w = answered(s, w, a)
-    return w._replace(attempts=tuple(a._replace(grace=None, age=None) for a in w.attempts))
+    return w._replace(attempts=tuple(a._replace(grace=None, age=None, rounds=0) for a in w.attempts))
 
 
 def calm(s: Scenario, w: World) -> World | None:

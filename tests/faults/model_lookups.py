@@ -3,7 +3,18 @@
 from dataclasses import replace
 from functools import lru_cache
 
-from assetsync.core.doubt import SLOW_GRACE, Candidate, Doubt, Grace, Judgement, Pace, Verdict, is_current, judge
+from assetsync.core.doubt import (
+    ROUNDS_APART,
+    SLOW_GRACE,
+    Candidate,
+    Doubt,
+    Grace,
+    Judgement,
+    Pace,
+    Verdict,
+    is_current,
+    judge,
+)
 from assetsync.core.names import is_exactly, is_others, is_shown_as, may_be
 from assetsync.core.states import Event
 from assetsync.model import Asset, State
@@ -57,12 +68,14 @@ def look_ends(s: Scenario, w: World, shown: tuple[bool, ...], words: str) -> Ste
 
 def judged(s: Scenario, w: World, a: Attempt, look: Look, shown: tuple[bool, ...]) -> tuple[World, str]:
     order = (look.began, w.posts)
-    old = [i for i in range(len(shown)) if w.assets[i].age < s.lags]
+    old = [i for i in range(len(shown)) if w.assets[i].age < s.lags or w.other >= 0]
     candidates = tuple(sight(s, w, a, each, order) for each in enumerate(shown) if each[0] not in old)
     for i in (i for i in range(len(shown)) if i not in old):
         if w.assets[i].seen is None and not owners(w, i):
             w = with_asset(w, i, w.assets[i]._replace(seen=order))
     grace = counted(s, a, look, w.pace[1])
+    if s.half:
+        a, grace = with_rounds(s, a, grace, look)
     if not is_newer(s, w, a):
         grace = Grace()
     if s.lags and (a.age is None or look.age > GRACE / 2):
@@ -77,11 +90,13 @@ def judged(s: Scenario, w: World, a: Attempt, look: Look, shown: tuple[bool, ...
         candidates = tuple(each for each in candidates if each.asset.processed)
     if "slow look-ups make the grace longer" in s.without:
         grace = replace(grace, slow=0)
-    late = 0 if "what left whole is waited for longer" in s.without else s.late
+    is_short = a.answered or "what left whole is waited for longer" in s.without
+    late = 0 if is_short else s.late
     verdict = decide(doubt, candidates, grace, max(GRACE, late))
     if verdict.judgement is Judgement.WAIT:
         after = kept(s, grace) if verdict.counts_for_grace and grace.boot else None
-        return with_attempt(w, a._replace(grace=after), a.no), "wait"
+        rounds = grace.rounds if after else 0
+        return with_attempt(w, a._replace(grace=after, rounds=rounds), a.no), "wait"
     return ended(s, w, a, verdict), str(verdict.judgement)
 
 
@@ -175,6 +190,16 @@ def counted(s: Scenario, a: Attempt, look: Look, slow: int) -> Grace:
     return before.answered(started, ended, now, float(GRACE), slow=slow)
 
 
+def with_rounds(s: Scenario, a: Attempt, grace: Grace, look: Look) -> tuple[Attempt, Grace]:
+    """Count this round by the real rule, where a tick is a minute; the first ones of a boot are those of its clock."""
+    old = a.old or 0
+    started = _NOW - look.age
+    grace = replace(grace, rounds=a.rounds, round_at=started - ROUNDS_APART * max(0, a.apart - look.age))
+    if old >= s.half or "rounds count after half a day" in s.without:
+        grace = grace.after_round(started, _NOW)
+    return a._replace(old=old, apart=0 if grace.rounds > a.rounds else a.apart), grace
+
+
 def kept(s: Scenario, grace: Grace) -> tuple[str, int, int, int]:
     """A grace as ages; a span beyond the grace is as good as the grace."""
     span = min(int(grace.last - grace.first), max(GRACE, s.late) + SLOW_GRACE * int(grace.slow))
@@ -193,7 +218,8 @@ def ended(s: Scenario, w: World, a: Attempt, verdict: Verdict) -> World:
         # It may have been an equal attempt's asset, and this attempt's own may be the one that is still to come.
         equals = [other for other in w.attempts if s.contents[other.file] == s.contents[f]]
         for other in equals:
-            w = with_attempt(w, other._replace(grace=None), other.no)
+            answered = other.answered and (a.answered or "an adoption hands on what was not answered" in s.without)
+            w = with_attempt(w, other._replace(grace=None, rounds=0, answered=answered), other.no)
         return w
     if asset >= 0:
         made = w.assets[asset]

@@ -21,7 +21,10 @@ class Scenario:
     `shows`: the one name under which the service shows all of them, where it is not the name sent · `renames`: it is
     known that uploads may come back under other names · `waits`: ticks after which a look-up is given up · `processes`:
     assets may show before they are processed · `lags`: ticks by which look-ups are old, as the configuration says ·
-    `late`: ticks within which a request that ended is stored, 0 for the grace.
+    `late`: ticks within which a request that ended is stored, 0 for the grace · `answers`: the application may answer
+    that it failed, after which it stores within the grace or never · `half`: ticks after the first answered look-up
+    from which rounds count, 0 where they do not · `keys`: assetsync may be started with another key, which shows
+    nothing, for less than a grace.
     """
 
     contents: tuple[str, ...]
@@ -41,6 +44,9 @@ class Scenario:
     processes: bool = True
     lags: int = 0
     late: int = 0
+    answers: bool = False
+    half: int = 0
+    keys: bool = False
     without: str = ""
 
 
@@ -60,7 +66,9 @@ class Attempt(NamedTuple):
     """An open attempt; `stored` is its asset while it flies, the grace is (boot, age of its last look-up, span,
     how slow look-ups it was made longer for).
 
-    `age`: ticks since its first answered look-up, None before it · `newer`: whether the control sample is newer.
+    `age`: ticks since the span of all its answered look-ups began, None before it · `newer`: whether the control sample
+    is newer · `answered`: whether the application answered that it failed · `old`: ticks since its first answered
+    look-up, None before it · `rounds`: those that count, and how many ticks the last one is `apart`.
     """
 
     no: int
@@ -72,6 +80,10 @@ class Attempt(NamedTuple):
     grace: tuple[str, int, int, int] | None = None
     age: int | None = None
     newer: bool = False
+    answered: bool = False
+    old: int | None = None
+    rounds: int = 0
+    apart: int = 0
 
 
 class Pending(NamedTuple):
@@ -120,6 +132,8 @@ class World(NamedTuple):
     pace: tuple[int, int] = (0, 0)
     sample: int | None = None
     """Ticks since the last upload of another file was accepted."""
+    other: int = -1
+    """Ticks since assetsync was started with another key, -1 where it has its own."""
 
 
 Step = tuple[str, World]

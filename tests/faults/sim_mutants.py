@@ -267,7 +267,7 @@ def any_upload_is_a_control_sample(patch: Patch) -> None:
 
 def a_gateway_timeout_is_an_end(patch: Patch) -> None:
     """Wait for what left whole for no longer than for all else."""
-    patch.setattr(resolver, "grace_of_whole", lambda seconds, *_: seconds)
+    patch.setattr(resolver, "grace_of_whole", lambda seconds, *_, **__: seconds)
 
 
 def a_clean_stop_needs_no_confirmation(patch: Patch) -> None:

@@ -32,6 +32,11 @@ RETRIED = replace(BEGINS, person=(), absences=4, retries=True)
 # A replica that is behind by more than the grace, and a service that stores long after a proxy gave up.
 LAGS = replace(QUIET, lags=5, hangs=False, cuts=False)
 LATE = replace(QUIET, late=7, cuts=False)
+# Beside it an application that answers, processes and boots that follow one another, and another key.
+ANSWERS = replace(LATE, answers=True)
+ANSWERS_ALIKE = replace(UNREADABLE, late=7, answers=True, processes=False, crashes=False)
+HALF = replace(LATE, half=7)
+KEYS = replace(QUIET, keys=True, cuts=False, hangs=False, waits=0)
 
 SCENARIOS = {
     "one_file": replace(ONE, waits=1, person=("ab",), processes=False),
@@ -48,6 +53,9 @@ SCENARIOS = {
     "doubts_that_a_person_must_decide_and_retries": RETRIED,
     "look_ups_that_lag": replace(LAGS, waits=1, faults=2),
     "stored_long_after_the_end": replace(LATE, waits=1),
+    "answered_or_stored_long_after_the_end": replace(ANSWERS, waits=0),
+    "rounds_after_half_a_day": replace(HALF, waits=0),
+    "another_key": KEYS,
 }
 # Worlds of a hundred thousand states and more; `sim_nameless` has the crashes without them.
 LONG = {
@@ -63,6 +71,9 @@ LONG = {
     "two_names_and_cuts": replace(TWO_NAMES, cuts=True),
     "two_names_and_a_person": replace(TWO_NAMES, person=("ab",)),
     "one_begins_the_other_and_processing": replace(BEGINS, processes=True),
+    "answered_and_slow_look_ups": ANSWERS,
+    "rounds_and_slow_look_ups": HALF,
+    "another_key_and_slow_look_ups": replace(KEYS, waits=1),
 }
 
 # Each rule of the protocol taken away, in the world that shows what it is for, and what then happens.
@@ -97,6 +108,10 @@ RULES = (
     ("a look-up counts once it is newer", LAGS, SENT_TWICE),
     ("a control sample begins after the end", LAGS, SENT_TWICE),
     ("what left whole is waited for longer", LATE, SENT_TWICE),
+    ("an adoption hands on what was not answered", ANSWERS_ALIKE, SENT_TWICE),
+    ("a restart begins the lag anew", LAGS, SENT_TWICE),
+    ("another key begins the span anew", KEYS, SENT_TWICE),
+    ("rounds count after half a day", HALF, SENT_TWICE),
 )
 
 # What the protocol cannot tell, in worlds that `model` assumes away; if one of these ends well, the assumption can go.
