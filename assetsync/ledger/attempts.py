@@ -176,7 +176,8 @@ class AttemptResults:
                 changes["md5"] = sent.md5
             apply(conn, file_id, event, now, **changes)
             if outcome.answered and outcome.retry_after:
-                hold = Hold(ASKED_TO_WAIT, outcome.detail, now, now + outcome.retry_after)
+                detail = f"the service asks to wait for {outcome.retry_after:.0f} s before the next upload"
+                hold = Hold(ASKED_TO_WAIT, detail, now, now + outcome.retry_after)
                 hold_folder(conn, _folder_of(conn, attempt_id), hold)
 
         self._store.write(work)

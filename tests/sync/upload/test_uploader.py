@@ -451,7 +451,8 @@ def test_retry_after_of_upload_holds_its_folder(make_world, clock):
         world.site.circuit_breaker.health_check_answered()
         world.send()
         assert sorted(world.posted()) == ["0", "0", "1", "2"]
-    assert world.ledger.reports.holds(clock.now())["F1"].reason == "asked_to_wait"
+    detail = "the service asks to wait for 200 s before the next upload"
+    assert world.ledger.reports.holds(clock.now())["F1"][:2] == ("asked_to_wait", detail)
     assert world.ledger.reports.counts(clock.now()).held == 0
     clock.advance(201)
     world.send()
