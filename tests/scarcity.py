@@ -11,15 +11,15 @@ def no_descriptors(spare: int = 0) -> Iterator[None]:
     """Let this process open no more than `spare` further files inside the block."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     fillers: list[int] = []
-    resource.setrlimit(resource.RLIMIT_NOFILE, (1 + max(int(name) for name in os.listdir("/proc/self/fd")), hard))
+    highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1 + highest + spare, hard))
     try:
         try:
             while True:
                 fillers.append(os.open(os.devnull, os.O_RDONLY))
         except OSError:
-            while spare:
+            for _ in range(spare):
                 os.close(fillers.pop())
-                spare -= 1
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

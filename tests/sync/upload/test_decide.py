@@ -35,6 +35,10 @@ RULES = Rules(settle=5.0, settles=[5.0])
 MD5 = "A" * 32
 
 
+def named(value: object) -> str | None:
+    return "+".join(value) if isinstance(value, dict) else None
+
+
 def row_of(**values) -> FileRow:
     blank = dict.fromkeys(FileRow._fields)
     zero = dict.fromkeys(("failures", "attempts", "absences", "crashes", "send_again"), 0)
@@ -74,7 +78,7 @@ def test_file_with_all_facts_in_order_is_sent():
         ({"sidecars": None}, Fact.METADATA),
         ({"past_uploads": None, "row": row_of(send_again=1), "sidecars": None}, Fact.METADATA),
     ],
-    ids=str,
+    ids=named,
 )
 def test_missing_fact_is_asked_for(known, needed):
     assert decide(replace(ALL, **known)) == Gather(needed)
@@ -106,7 +110,7 @@ def test_facts_are_asked_for_by_cost():
         ({"sidecars": SidecarState(metadata(has_own=True), settles_in=3.0)}, 3, "until its sidecar has settled"),
         ({"rules": replace(RULES, sidecar_wait=60.0)}, 50, "waits for its sidecar"),
     ],
-    ids=str,
+    ids=named,
 )
 def test_file_waits(known, until, why):
     decision = decide(replace(ALL, **known))
@@ -133,7 +137,7 @@ def test_file_waits_behind_an_undecided_upload():
         ({"replaces": "A1", "rules": replace(RULES, resend_changed=False)}, "changed", "policy.on_change is report"),
         ({"sidecars": SidecarState(None, "line 3 is broken")}, "sidecar", "line 3 is broken"),
     ],
-    ids=str,
+    ids=named,
 )
 def test_file_is_blocked(known, reason, detail):
     decision = decide(replace(ALL, **known))
@@ -150,7 +154,7 @@ def test_file_is_blocked(known, reason, detail):
         ({"equal": EqualVersion(OTHER)}, TakeOver(OTHER, MD5)),
         ({"equal": EqualAsset("A1")}, Adopt("A1", MD5, by_name=False)),
     ],
-    ids=str,
+    ids=named,
 )
 def test_file_needs_no_upload(known, decision):
     assert decide(replace(ALL, **known)) == decision
@@ -172,7 +176,7 @@ def test_file_alone_gone_has_vanished():
         {"rules": replace(RULES, sidecar_wait=60.0), "row": row_of(queued_at=NOW + 61)},
         {"rules": replace(RULES, sidecar_wait=60.0), "mapping": MAPPING._replace(sidecars=False)},
     ],
-    ids=str,
+    ids=named,
 )
 def test_file_is_sent_nevertheless(known):
     assert isinstance(decide(replace(ALL, **known)), Send)
