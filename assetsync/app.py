@@ -12,7 +12,6 @@ import structlog
 from assetsync.config.models import SiteConfig
 from assetsync.config.schedule import Interval
 from assetsync.core.backoff import WELL_WITHIN
-from assetsync.core.doubt import MostDoubts
 from assetsync.core.mapping import Plan
 from assetsync.core.settled import HOUR, KEEPS_CHANGING
 from assetsync.errors import OutOfResources, ServiceElsewhere, ServiceError
@@ -215,7 +214,7 @@ def build(
     workers, window = config.upload.workers, config.upload.window
     preparer = Preparer(context, plan.mappings, sidecars, folder_listing, sending)
     upload_queue = UploadQueue(ledger, clock, most_long=workers - 1 if workers > 1 else None)
-    doubt_limit = DoubtLimit(ledger.doubts, MostDoubts.of(workers, len(folders)))
+    doubt_limit = DoubtLimit.of(config, ledger.doubts, clock)
     selection = Selection(clock, upload_queue, circuit_breaker, doubt_limit, lambda: folder_listing.being_listed)
     selection.may_send = lambda: window is None or window.opens(clock.now()) is None
     uploads = UploadContext(

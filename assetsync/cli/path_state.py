@@ -14,7 +14,6 @@ from typing import NamedTuple
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
 from assetsync.config.models import Schedule
-from assetsync.core.doubt import MostDoubts
 from assetsync.core.mapping import IgnoreRules, Mappings, Plan
 from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX, folder_sidecars, is_sidecar_name, sidecar_for
 from assetsync.core.settled import KEEPS_CHANGING
@@ -30,6 +29,7 @@ from assetsync.parts import make_preview, make_tree
 from assetsync.sync.brakes import subject_of
 from assetsync.sync.intake.sidecars import Sidecars
 from assetsync.sync.upload.decide import Block, Wait
+from assetsync.sync.upload.limits import DoubtLimit
 from assetsync.sync.upload.preview import Preview
 from assetsync.text import amount, decoded, moment, on_the_wall, printable
 
@@ -329,13 +329,12 @@ def _stopped(row: FileRow, waits: _Waits) -> tuple[str, str] | None:
         return "brake", f"once brake {waits.brakes[0].id} is released: assetsync status tells why it is pulled"
     if waits.pause is not None:
         return _answered_again(row, waits.pause)
-    doubts, folders = waits.ledger.doubts, {folder.destfolderid for folder in waits.config.folders}
-    most = MostDoubts.of(waits.config.upload.workers, len(folders))
+    limits = DoubtLimit.of(waits.config, waits.ledger.doubts, SystemClock()).count()
     # Files that were tried before have the lower limit of a folder; the rest of the limit is for newly saved files.
-    in_folder = most.waiting_in_one_folder if row.attempts else most.in_one_folder
-    if doubts.count() > most.in_all:
+    held = limits.held_for_waiting if row.attempts else limits.held
+    if limits.is_full:
         into = ""
-    elif row.destfolderid in doubts.crowded(in_folder):
+    elif row.destfolderid in held:
         into = f" into folder {row.destfolderid}"
     else:
         return None

@@ -5,7 +5,7 @@ questions to the ledger are left to `sync.doubts.resolver` and `sync.doubts.cand
 a look-up shows, with the facts that the ledger has on it. A `Grace` records which look-ups were answered, and when.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -43,7 +43,11 @@ ROUNDS_APART = 60.0
 _MOST_NAMED = 3
 """Most assets that a message names."""
 
+MOST_DOUBTS = 1000
+"""Most uploads in doubt at once: a look-up compares a doubt with all open attempts."""
+
 _PER_WORKER = 4
+_ACCEPTED_WITHIN = 600.0
 
 
 class Judgement(StrEnum):
@@ -57,24 +61,56 @@ class Judgement(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class MostDoubts:
-    """The limits on uploads in doubt, in total and for each destination folder; at a limit no more are sent.
+class DoubtLimits:
+    """The limits on uploads in doubt, and the destination folders that take no more uploads because of them.
 
-    With several folders, a folder that accepts no uploads cannot use up the limit of the others. Within the limit of a
-    folder, files that have waited may use `waiting_in_one_folder`; the rest is reserved for files that were saved just
-    now.
+    Folders that accept uploads share `most` doubts; if there are several, none has more than half of them. A folder
+    that accepted nothing lately takes no upload while one is in doubt; such folders count apart and have no more than
+    `apart` doubts together. `held` folders take no upload. `held_for_waiting` folders take only files that were saved
+    just now, for which a quarter of a folder's limit is reserved. With `is_full` no folder takes any upload.
     """
 
-    in_all: int
-    in_one_folder: int
-    waiting_in_one_folder: int
+    most: int
+    apart: int
+    held: frozenset[str] = frozenset()
+    held_for_waiting: frozenset[str] = frozenset()
+    is_full: bool = False
 
     @classmethod
-    def of(cls, workers: int, folders: int) -> "MostDoubts":
-        """Return the limits for this number of workers and folders."""
-        in_all = _PER_WORKER * workers
-        in_one = in_all // 2 if folders > 1 else in_all + 1
-        return cls(in_all, in_one, 3 * in_one // 4)
+    def of(
+        cls, doubts: Mapping[str, int], accepted: Mapping[str, int], folders: Collection[str], workers: int
+    ) -> "DoubtLimits":
+        """Return the limits for the mapped `folders`.
+
+        `doubts` counts the open doubts by destination folder, `accepted` the uploads that each folder accepted within
+        `accepted_within`.
+        """
+        apart = _PER_WORKER * workers
+        most = min(MOST_DOUBTS, max(apart, sum(accepted.values()) // 2))
+        proven = {folder for folder in (*folders, *doubts) if accepted.get(folder)}
+        in_proven = sum(doubts.get(folder, 0) for folder in proven)
+        in_others = sum(doubts.values()) - in_proven
+        in_one = most // 2 if len(proven) > 1 else most
+        is_full = in_proven + in_others >= MOST_DOUBTS
+
+        def is_held(folder: str, in_one: int) -> bool:
+            count = doubts.get(folder, 0)
+            if folder in proven:
+                return is_full or in_proven >= most or count >= in_one
+            return is_full or in_others >= apart or count > 0
+
+        held = frozenset(folder for folder in folders if is_held(folder, in_one))
+        waiting = frozenset(folder for folder in folders if is_held(folder, 3 * in_one // 4))
+        return cls(most, apart, held, waiting, is_full=len(held) == len(set(folders)))
+
+
+def accepted_within(longest_grace: float) -> float:
+    """Return the seconds within which accepted uploads count for the limits; `longest_grace`: of the open doubts.
+
+    Half of what is accepted while two graces pass may be in doubt, so that uploads that fail now and then, and are
+    decided after their graces, do not stop the others.
+    """
+    return max(_ACCEPTED_WITHIN, 2 * longest_grace)
 
 
 @dataclass(frozen=True, slots=True)

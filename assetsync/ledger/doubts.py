@@ -6,7 +6,7 @@ The decision is left to `core.doubt`; sending the look-ups is left to `sync.doub
 import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -43,6 +43,9 @@ outage are enough."""
 _MAY_BE_REPLACED = f"reason IS NOT '{UNREADABLE_WHILE_SENT}'"
 """The detail of other files: that of a file whose disk failed names the error until the doubt is decided."""
 
+_ACCEPTED_PAGE = 1000
+_ACCEPTED_AT_MOST = 100_000
+
 NOT_ARRIVED = "did not arrive: `assetsync upload` it again"
 """The end of the detail of an upload by hand that was proven absent or damaged."""
 
@@ -73,6 +76,17 @@ class CompetingAttempt:
     refused: bool
     asked: bool = False
     waived: bool = False
+
+
+class FolderDoubts(NamedTuple):
+    """The number of open doubts of a destination folder, and the longest duration of their uploads in seconds.
+
+    `answered`: each of the uploads was answered completely (`Outcome.answered`).
+    """
+
+    doubts: int
+    took: float
+    answered: bool
 
 
 class LeftBy(NamedTuple):
@@ -128,11 +142,33 @@ class Doubts:
         """Return the number of versions in doubt."""
         return int(self._store.value("SELECT COUNT(*) FROM files WHERE state = 'in_doubt'"))
 
-    def crowded(self, least: int) -> list[str]:
-        """Return the destination folders with at least this many versions in doubt."""
-        # The plus prevents SQLite from scanning all files in folder order.
-        sql = "SELECT destfolderid FROM files WHERE state = 'in_doubt' GROUP BY +destfolderid HAVING COUNT(*) >= ?"
-        return self._store.column(sql, least)
+    def by_folder(self) -> dict[str, FolderDoubts]:
+        """Return the open doubts of each destination folder that has any."""
+        # The plus prevents SQLite from reading all attempts in folder order.
+        sql = (
+            "SELECT destfolderid, COUNT(*), COALESCE(MAX(took), 0), MIN(answered) FROM attempts a"
+            f" WHERE {_UNDECIDED} GROUP BY +destfolderid"
+        )
+        return {row[0]: FolderDoubts(row[1], row[2], bool(row[3])) for row in self._store.rows(sql)}
+
+    def accepted_since(self, at: float) -> Iterator[tuple[str, float]]:
+        """Yield destination folder and end of each upload that was accepted since then, the newest attempt first.
+
+        Times are in seconds since the epoch. Uploads that began long before are left out, and all before the newest
+        `_ACCEPTED_AT_MOST` attempts.
+        """
+        # Attempts are numbered in the order of their starts, and an index would cost every upload.
+        sql = (
+            "SELECT id, destfolderid, started_at, ended_at, result FROM attempts WHERE id < ? ORDER BY id DESC LIMIT ?"
+        )
+        before = self.newest_attempt() + 1
+        least = before - _ACCEPTED_AT_MOST
+        while before > least:
+            rows = self._store.rows(sql, before, _ACCEPTED_PAGE)
+            yield from ((row[1], row[3]) for row in rows if row[4] == "accepted" and row[3] >= at)
+            if len(rows) < _ACCEPTED_PAGE or rows[-1][2] < at:
+                return
+            before = rows[-1][0]
 
     def due(self, now: float, limit: int = 500) -> list[OpenDoubt]:
         """Return up to `limit` doubts whose next look-up is due, longest due first, then grouped by folder."""

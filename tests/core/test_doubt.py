@@ -10,11 +10,12 @@ from assetsync.core.doubt import (
     UNPROCESSED_PATIENCE,
     Candidate,
     Doubt,
+    DoubtLimits,
     Grace,
     Judgement,
-    MostDoubts,
     Pace,
     Verdict,
+    accepted_within,
     grace_of_whole,
     is_current,
     is_damaged,
@@ -419,11 +420,48 @@ def test_grace_is_over(rule: str, grace: Grace, expected: bool):
     assert grace.over(SECONDS) is expected, rule
 
 
+A, B, C = "A", "B", "C"
+MANY = {A: 1000, B: 1000, C: 1}
+
+
 @pytest.mark.parametrize(
-    ("folders", "most"), [(1, MostDoubts(16, 17, 12)), (2, MostDoubts(16, 8, 6)), (100, MostDoubts(16, 8, 6))]
+    ("rule", "doubts", "accepted", "held", "held_for_waiting"),
+    [
+        ("a new site sends", {}, {}, "", ""),
+        ("a folder without an accepted upload has one doubt", {A: 1}, {}, "A", "A"),
+        ("a folder that accepts uploads has more", {A: 1}, {A: 1}, "", ""),
+        ("a decided doubt gives the folder its next try", {A: 0}, {B: 9}, "", ""),
+        ("folders without one have 16 together", {A: 16}, {C: 100}, "AB", "AB"),
+        ("and count apart from the others", {A: 15, B: 40, C: 40}, {B: 100, C: 100}, "A", "ABC"),
+        ("a quarter is for files that were saved just now", {B: 12}, {B: 1}, "", "B"),
+        ("one folder has the whole limit", {B: 15}, {B: 1}, "", "B"),
+        ("and no more", {B: 16}, {B: 1}, "B", "B"),
+        ("of several none has more than half", {A: 8, B: 5}, {A: 1, B: 1}, "A", "A"),
+        ("a quarter of which is for files saved just now", {A: 6, B: 5}, {A: 1, B: 1}, "", "A"),
+        ("several share the limit", {A: 6, B: 5, C: 5}, {A: 1, B: 1, C: 1}, "ABC", "ABC"),
+        ("half of what was accepted is allowed", {A: 50, B: 49}, {A: 100, B: 100}, "A", "AB"),
+        ("at most 1,000", {A: 499, B: 499}, MANY | {A: 10_000}, "", "AB"),
+        ("and no more of any kind", {A: 499, B: 499, "former": 2}, {A: 9999, B: 1}, "ABC", "ABC"),
+        ("doubts of a former folder count", {"former": 16}, {A: 1}, "BC", "BC"),
+    ],
 )
-def test_many_folders_halve_the_doubt_limit(folders, most):
-    assert MostDoubts.of(4, folders) == most
+def test_doubt_limits_hold_folders(rule, doubts, accepted, held, held_for_waiting):
+    limits = DoubtLimits.of(doubts, accepted, (A, B, C), workers=4)
+    assert (limits.held, limits.held_for_waiting) == ({*held}, {*held_for_waiting}), rule
+    assert limits.is_full is (held == "ABC")
+
+
+@pytest.mark.parametrize(
+    ("workers", "accepted", "most"),
+    [(4, 0, 16), (4, 32, 16), (4, 50, 25), (32, 100, 128), (4, 2000, 1000), (4, 9999, 1000), (300, 0, 1000)],
+)
+def test_half_of_accepted_uploads_may_be_in_doubt(workers, accepted, most):
+    assert DoubtLimits.of({}, {A: accepted}, (A,), workers).most == most
+
+
+@pytest.mark.parametrize(("longest_grace", "seconds"), [(0, 600), (120, 600), (300, 600), (301, 602), (7200, 14_400)])
+def test_accepted_uploads_count_for_two_graces(longest_grace, seconds):
+    assert accepted_within(longest_grace) == seconds
 
 
 NOT_THERE = Verdict(Judgement.ABSENT, reason="the file did not arrive", suspected=("5",))

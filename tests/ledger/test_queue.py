@@ -366,7 +366,7 @@ def test_unknown_folder_is_listed_first(book, steps, needed):
         lambda ledger: ledger.doubts.count(),
         lambda ledger: ledger.doubts.due(NOW),
         lambda ledger: ledger.doubts.next_look(),
-        lambda ledger: ledger.doubts.crowded(4),
+        lambda ledger: ledger.doubts.by_folder(),
         lambda ledger: ledger.reports.holds(NOW),
         lambda ledger: ledger.queue.due(NOW, 64, (), ("F", "G")),
         lambda ledger: ledger.assets.to_verify(NOW),

@@ -1,24 +1,27 @@
 """Limit uploads: their rate, how many may be in doubt, and a circuit breaker while the service does not answer.
 
-Uploads that may have been stored must not pile up. Too many doubts in all stop every upload. Too many doubts in a
-folder stop the uploads into it: first of the files that have waited, and at a higher limit of all files. The limits are
-left to `core.doubt.MostDoubts`.
+Uploads that may have been stored must not pile up. The limits are left to `core.doubt.DoubtLimits`; here the doubts and
+the accepted uploads are counted.
 
-One failure opens the circuit breaker for all workers, so that an outage costs one health check at a time and not one
-failure per file. A health check is a look-up, never an upload. After an answered health check the breaker is half open:
-it lets one POST through, and closes when that POST is answered. If the service answers look-ups but no POST, or nothing
-at all, the pauses between health checks grow. Making the health check, and giving up, is left to the caller.
+An upload that is answered and fails slows down its folder. One that is not answered opens the circuit breaker for all
+workers, so that an outage costs one health check at a time and not one failure per file. Answered failures into several
+folders one after the other open it, too. A health check is a look-up, never an upload. After an answered health check
+the breaker is half open: it lets one POST through, and closes when that POST is answered. If the service answers
+look-ups but no POST, or nothing at all, the pauses between health checks grow. Making the health check, and giving up,
+is left to the caller.
 
 The `upload.window` is left to `config.values.Window`.
 """
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from assetsync.config.models import SiteConfig
 from assetsync.core.backoff import delay
-from assetsync.core.doubt import MostDoubts
+from assetsync.core.doubt import DoubtLimits, accepted_within, grace_of_whole
 from assetsync.ledger.doubts import Doubts
 from assetsync.model import Clock
 
@@ -26,6 +29,12 @@ _BURST_SECONDS = 1.0
 _SLICE_SECONDS = 1.0
 _PIECE_SECONDS = 0.25
 _LEAST_PIECE = 1024
+_COUNT_EVERY = 32
+_COUNT_AGAIN = 0.25
+_SLOT = 30.0
+_FAILED_BY_CHANCE = 3
+_LONGEST_PAUSE = 30.0
+_FOLDERS_IN_A_ROW = 3
 
 
 class Choice(NamedTuple):
@@ -64,44 +73,148 @@ class RateLimiter:
                 return
 
 
-_COUNT_EVERY = 32
+class AcceptedUploads:
+    """The uploads that each folder accepted lately, by any process; shared by all threads."""
+
+    def __init__(self, doubts: Doubts, clock: Clock) -> None:
+        """Start with nothing read; the first `within` reads from the ledger what earlier processes sent."""
+        self._doubts = doubts
+        self._clock = clock
+        self._lock = threading.Lock()
+        # By slot of half a minute on the steady clock.
+        self._slots: dict[int, Counter[str]] = {}
+        self._reaches = 0.0
+
+    def add(self, destfolderid: str) -> None:
+        """Count an upload that was accepted now; does not block."""
+        with self._lock:
+            self._slots.setdefault(int(self._clock.steady() // _SLOT), Counter())[destfolderid] += 1
+
+    def within(self, seconds: float) -> Counter[str]:
+        """Return the number of accepted uploads of each folder, to about half a minute."""
+        if seconds > self._reaches:
+            read = self._read(seconds)
+            with self._lock:
+                self._slots, self._reaches = read, seconds
+        first = int((self._clock.steady() - seconds) // _SLOT)
+        with self._lock:
+            for slot in [slot for slot in self._slots if slot < first]:
+                del self._slots[slot]
+            return sum(self._slots.values(), Counter())
+
+    def _read(self, seconds: float) -> dict[int, Counter[str]]:
+        now, steady = self._clock.now(), self._clock.steady()
+        slots: dict[int, Counter[str]] = {}
+        for folder, at in self._doubts.accepted_since(now - seconds):
+            slots.setdefault(int((steady - max(0.0, now - at)) // _SLOT), Counter())[folder] += 1
+        return slots
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """The result of a count: `crowded` folders receive no more files, those `crowded_for_waiting` only new files."""
+class FailingFolders:
+    """Pauses of folders whose uploads are answered and fail one after the other.
 
-    is_full: bool = False
-    crowded: Collection[str] = ()
-    crowded_for_waiting: Collection[str] = ()
+    An accepted upload ends a pause, as one that comes to its end does, and only failures after it make the next longer.
+    """
+
+    def __init__(self, steady: Callable[[], float]) -> None:
+        self._steady = steady
+        # By folder: the failures in a row, and the end of its pause in steady seconds.
+        self._failed: dict[str, tuple[int, float]] = {}
+
+    def failed(self, destfolderid: str) -> None:
+        """Record a failed upload; one that was in flight when a pause began does not count."""
+        count, until = self._failed.get(destfolderid, (0, 0.0))
+        now = self._steady()
+        if now < until:
+            return
+        count += 1
+        # A few in a row are chance. The whole delay, not spread: no other client comes back at the same time.
+        wait = delay(count - _FAILED_BY_CHANCE, 1.0, longest=_LONGEST_PAUSE) if count > _FAILED_BY_CHANCE else 0.0
+        self._failed[destfolderid] = count, now + wait
+
+    def accepted(self, destfolderid: str) -> None:
+        """Record an accepted upload."""
+        self._failed.pop(destfolderid, None)
+
+    def paused(self) -> list[str]:
+        """Return the folders that take no upload now."""
+        now = self._steady()
+        return [folder for folder, (_, until) in [*self._failed.items()] if now < until]
 
 
 class DoubtLimit:
-    """Doubt limit shared by all workers; counts again after a number of files, and after each new doubt."""
+    """Which folders take uploads, with regard to those in doubt; shared by all threads.
 
-    def __init__(self, doubts: Doubts, most: MostDoubts) -> None:
+    It counts after a number of files, after each new doubt, and regularly while a folder takes none.
+    """
+
+    def __init__(
+        self, doubts: Doubts, clock: Clock, folders: Collection[str], *, workers: int, grace: float, read_timeout: float
+    ) -> None:
+        """Start with the uploads of earlier processes; `grace` and `read_timeout` are the configuration's seconds."""
         self._doubts = doubts
-        self._most = most
-        self._found = _Found()
-        # Number of files that may be taken before the next count.
+        self._clock = clock
+        self._folders = folders
+        self._workers = workers
+        self._grace = grace
+        self._read_timeout = read_timeout
+        self._lock = threading.Lock()
+        self._accepted = AcceptedUploads(doubts, clock)
+        self._failing = FailingFolders(clock.steady)
+        self._limits = DoubtLimits(0, 0)
+        # Number of files that may be taken before the next count, and when it is due at the latest.
         self._uncounted = 0
+        self._count_at = float("inf")
+
+    @classmethod
+    def of(cls, config: SiteConfig, doubts: Doubts, clock: Clock) -> "DoubtLimit":
+        """Return the limit of a site."""
+        folders = {folder.destfolderid for folder in config.folders}
+        grace, read_timeout = config.upload.doubt_grace, config.service.read_timeout
+        return cls(doubts, clock, folders, workers=config.upload.workers, grace=grace, read_timeout=read_timeout)
+
+    def count(self) -> DoubtLimits:
+        """Count the doubts and the accepted uploads; return the limits, which the other methods use from now on."""
+        with self._lock:
+            found = self._doubts.by_folder()
+            graces = [
+                grace_of_whole(self._grace, self._read_timeout, each.took, 0.0, answered=each.answered)
+                for each in found.values()
+            ]
+            accepted = self._accepted.within(accepted_within(max(graces, default=0.0)))
+            counts = {folder: each.doubts for folder, each in found.items()}
+            self._limits = DoubtLimits.of(counts, accepted, self._folders, self._workers)
+            self._uncounted = _COUNT_EVERY
+            self._count_at = self._clock.steady() + _COUNT_AGAIN if self._limits.held_for_waiting else float("inf")
+            return self._limits
 
     def is_full(self) -> bool:
-        """Return whether too many uploads are in doubt to send more before some are decided."""
-        return self._doubts.count() > self._most.in_all
+        """Return whether so many uploads are in doubt that no folder takes any before some are decided."""
+        return self.count().is_full
 
     def takes_one(self) -> bool:
-        """Return whether one more file may be sent, by a count that may be up to 32 files old."""
+        """Return whether any folder takes one more file, by a count that may be up to 32 files old."""
         self._uncounted -= 1
-        if self._uncounted >= 0:
-            return True
-        found = self._found = self._count()
-        self._uncounted = 0 if found.is_full or found.crowded_for_waiting else _COUNT_EVERY
-        return not found.is_full
+        if self._uncounted < 0 or self._clock.steady() >= self._count_at:
+            self.count()
+        return not self._limits.is_full
+
+    def takes(self, destfolderid: str) -> bool:
+        """Return whether a folder takes a file, by the last count; does not block."""
+        return destfolderid not in self._limits.held
 
     def doubted(self) -> None:
-        """Record a new doubt, so that the next file causes a new count."""
-        self._uncounted = 0
+        """Count again, after an upload came in doubt."""
+        self.count()
+
+    def failed(self, destfolderid: str) -> None:
+        """Record an upload that the service answered and that failed: its folder slows down."""
+        self._failing.failed(destfolderid)
+
+    def accepted(self, destfolderid: str) -> None:
+        """Record an accepted upload; does not block."""
+        self._accepted.add(destfolderid)
+        self._failing.accepted(destfolderid)
 
     def oldest_and_newest(self, apart_from: Collection[str], *, anew: bool = False) -> tuple[Choice, Choice]:
         """Return which of the oldest due files, and which of the newest, may be sent.
@@ -109,13 +222,9 @@ class DoubtLimit:
         Folders in `apart_from` are left out. With `anew` the doubts are counted again; otherwise the last count
         decides.
         """
-        found = self._count() if anew else self._found
-        oldest = Choice((*apart_from, *found.crowded_for_waiting))
-        return oldest, Choice((*apart_from, *found.crowded), newest=True)
-
-    def _count(self) -> _Found:
-        most, crowded = self._most, self._doubts.crowded
-        return _Found(self.is_full(), crowded(most.in_one_folder), crowded(most.waiting_in_one_folder))
+        limits = self.count() if anew else self._limits
+        apart = (*apart_from, *self._failing.paused())
+        return Choice((*apart, *limits.held_for_waiting)), Choice((*apart, *limits.held), newest=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +254,8 @@ class CircuitBreaker:
         self._answered = 0.0
         self._entered = 0.0
         self._ended: Pause | None = None
+        # Folders into which POSTs failed, though answered, since one did not fail.
+        self._failed_in: set[str] = set()
         self.lookups_answered = True
         """Whether look-ups are answered, so that doubts can be resolved although nothing is sent."""
 
@@ -228,6 +339,21 @@ class CircuitBreaker:
 
     def post_answered(self) -> None:
         """Record that a POST was answered in the interface's form: close the breaker, unless it has opened again."""
+        self._failed_in.clear()
+        self._close()
+
+    def post_failed(self, destfolderid: str) -> bool:
+        """Record that a POST was answered and failed; return True if that is no matter of its folder alone.
+
+        It is if POSTs into several folders failed one after the other. Otherwise the answer counts as any other.
+        """
+        self._failed_in.add(destfolderid)
+        if len(self._failed_in) >= _FOLDERS_IN_A_ROW:
+            return True
+        self._close()
+        return False
+
+    def _close(self) -> None:
         if self._half_open:
             with self._lock:
                 self._half_open = self._pause is not None

@@ -157,10 +157,12 @@ class Selection:
         self.may_send: Callable[[], bool] = lambda: True
         """Return whether the upload window is open."""
 
-    @property
-    def is_open(self) -> bool:
-        """Whether an upload may start: the window is open, and the circuit breaker is not."""
-        return self._circuit_breaker.pause is None and self.may_send()
+    def is_open(self, destfolderid: str) -> bool:
+        """Return whether an upload into a folder may start.
+
+        It may if the window is open, the circuit breaker is not, and the folder takes files in spite of its doubts.
+        """
+        return self._circuit_breaker.pause is None and self.may_send() and self._doubt_limit.takes(destfolderid)
 
     @property
     def changes(self) -> int:
@@ -210,13 +212,22 @@ class Selection:
         """Read the queue from the ledger again, after rows were changed or a folder was held."""
         self._queue.clear()
 
+    def accepted(self, row: FileRow) -> None:
+        """Record an accepted upload."""
+        self._doubt_limit.accepted(row.destfolderid)
+
     def doubted(self) -> None:
-        """Record that an upload is in doubt, so that the doubts are counted again before the next file."""
+        """Record that an upload is in doubt. May block, to count the doubts."""
         self._doubt_limit.doubted()
 
-    def answer_lost(self) -> None:
-        """Record that an answer was lost: the next file is one of the newest, and the doubts are counted again."""
+    def answer_lost(self, row: FileRow, *, answered: bool = False) -> None:
+        """Record an upload without a valid answer: the next file is one of the newest. May block, as `doubted` does.
+
+        If it was `answered`, its folder slows down.
+        """
         self._newest_is_next = True
+        if answered:
+            self._doubt_limit.failed(row.destfolderid)
         self._doubt_limit.doubted()
 
     def has_too_many_doubts(self) -> bool:

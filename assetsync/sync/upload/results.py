@@ -1,10 +1,10 @@
-"""Record the results of uploads. A failure of the service pauses all uploads, a refused folder those into it.
+"""Record the results of uploads. A failure of the service pauses all uploads, one of a folder those into it.
 
 What an answer means is decided by `core.outcome`; which file is sent next by `queue`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import structlog
 
@@ -155,16 +155,26 @@ class ResultRecorder:
             case Answer.UNSENT:
                 self._unsent(result, now)
             case Answer.DOUBT:
-                outcomes.lost(attempt, row.id, sent, now)
-                if outcome.answered and outcome.retry_after:
-                    # Only the folder waits, which the ledger holds now.
-                    self._selection.forget()
-                    outcome = replace(outcome, retry_after=None)
-                self._selection.answer_lost()
-                self._meter.doubted()
-                bound.warning("in doubt", reason=outcome.reason, detail=outcome.detail, left=sent.left)
-                if outcome.fault is not Fault.FILE or sent.left is SentExtent.ALL:
-                    self.trouble(outcome.reason, outcome.detail, outcome.retry_after)
+                self._lost(result, now)
+
+    def _lost(self, result: Result, now: float) -> None:
+        attempt, row, sent = result.attempt, result.row, result.sent
+        outcome, retry_after = sent.outcome, sent.outcome.retry_after
+        self._ledger.attempt_results.lost(attempt, row.id, sent, now)
+        if outcome.answered and retry_after:
+            # Only the folder waits, which the ledger holds now.
+            self._selection.forget()
+            retry_after = None
+        self._selection.answer_lost(row, answered=outcome.answered)
+        self._meter.doubted()
+        bound = log.bind(path=printable(row.path), attempt=attempt)
+        bound.warning("in doubt", reason=outcome.reason, detail=outcome.detail, left=sent.left)
+        if outcome.answered:
+            is_of_service = self._circuit_breaker.post_failed(row.destfolderid)
+        else:
+            is_of_service = outcome.fault is not Fault.FILE or sent.left is SentExtent.ALL
+        if is_of_service:
+            self.trouble(outcome.reason, outcome.detail, retry_after)
 
     def _report_accepted(self, result: Result, state: State) -> None:
         """Count and log the upload; it is in doubt if another version has its asset id."""
@@ -175,6 +185,7 @@ class ResultRecorder:
             log.warning("in doubt", path=printable(row.path), attempt=attempt, reason="id_taken", assetid=assetid)
         else:
             self._progress.uploaded(row.size)
+            self._selection.accepted(row)
             log.info("uploaded", path=printable(row.path), attempt=attempt, assetid=assetid, size=row.size)
 
     def _unsent(self, result: Result, now: float) -> None:

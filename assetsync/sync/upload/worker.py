@@ -101,13 +101,13 @@ class Worker:
         # An accepted upload whose result is not submitted to the ledger yet.
         self._last: Result | None = None
 
-    def may_begin(self) -> bool:
-        """Return whether an upload may begin now."""
-        return self._selection.is_open and self._go_on()
+    def may_begin(self, row: FileRow) -> bool:
+        """Return whether the upload of a file may begin now."""
+        return self._selection.is_open(row.destfolderid) and self._go_on()
 
     async def prepare_and_upload(self, row: FileRow) -> None:
         """Prepare a taken file, which may take long, and upload it."""
-        if not self.may_begin():
+        if not self.may_begin(row):
             self._selection.give_back(row)
             return
         await self.record_last()
@@ -117,7 +117,7 @@ class Worker:
 
     async def upload(self, ready: Ready) -> None:
         """Upload a prepared file; the record of an accepted upload waits for the next call, or for `record_last`."""
-        if not self.may_begin():
+        if not self.may_begin(ready.row):
             # It may have waited for its turn, or its preparation took long.
             self._uploads.give_back(ready)
             return
@@ -181,7 +181,7 @@ class Worker:
             attempt = await self._result_of(intent, ready, again=last is not None)
         except (NameBusy, Outdated):
             return None
-        if self._clock.steady() - began < _LONG_COMMIT or self.may_begin():
+        if self._clock.steady() - began < _LONG_COMMIT or self.may_begin(ready.row):
             return attempt
         # Nothing has left yet.
         await self._blocking.run(partial(self._results.take_back, attempt, ready))

@@ -118,7 +118,7 @@ def test_newest_file_follows_a_lost_upload(world):
     for number in range(4):
         world.write(f"{number}", b"%d" % number)
     world.scan()
-    world.site.uploads.selection.answer_lost()
+    world.site.uploads.selection.answer_lost(world.row("3"))
     world.send()
     assert world.posted() == ["3", "0", "1", "2"]
 

@@ -594,8 +594,8 @@ def test_four_doubts_per_worker_pause_sending(world):
     for _ in range(20):
         world.site.circuit_breaker.health_check_answered()
         steps.append(world.site.uploader.step())
-    assert steps == [Step.WORKED] * 9 + [Step.PAUSED] * 11
-    assert world.ledger.doubts.count() == 9
+    assert steps == [Step.WORKED] * 8 + [Step.PAUSED] * 12
+    assert world.ledger.doubts.count() == 8
     world.service.script.clear()
     world.live(120)
     assert set(world.states().values()) == {VERIFIED}

@@ -1,0 +1,206 @@
+"""Folders whose uploads fail slow down, and leave the others alone."""
+
+import pytest
+
+from assetsync.core.outcome import Reply
+from assetsync.model import State
+from assetsync.sync.upload.limits import AcceptedUploads, FailingFolders
+from assetsync.sync.upload.queue import Step
+
+FOLDERS = ("F0", "F1", "F2", "F3")
+ERROR = Reply(500, "text/html", b"<html>Internal Server Error</html>", is_delimited=True)
+
+
+@pytest.fixture
+def world(make_world):
+    world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in FOLDERS])
+    world.accepted = ()
+    return world
+
+
+def fill(world, folder: str, count: int) -> None:
+    for number in range(count):
+        world.write(f"{folder}/{number}", f"{folder} {number}".encode())
+    world.scan()
+
+
+def fail_in(world, *folders: str, how: Reply | str = ERROR) -> None:
+    """Let every upload into these folders fail."""
+
+    def fail(request) -> None:
+        if request.destfolderid in folders:
+            world.service.script.append(how)
+
+    world.service.before_upload = fail
+
+
+def doubts(world) -> dict[str, int]:
+    return {folder: each.doubts for folder, each in world.ledger.doubts.by_folder().items()}
+
+
+def sent(world, folder: str) -> int:
+    return sum(request.destfolderid == folder for request in world.service.posts)
+
+
+# Limits on doubts.
+
+
+def test_new_folder_has_one_doubt_at_a_time(world):
+    fill(world, "F0", 5)
+    fail_in(world, "F0")
+    world.live(15)
+    assert (doubts(world), sent(world, "F0")) == ({"F0": 1}, 1)
+
+
+def test_decided_doubt_frees_its_folder(world):
+    fill(world, "F0", 2)
+    fail_in(world, "F0")
+    world.live(25)
+    world.service.before_upload = lambda _request: None
+    world.live(40)
+    assert set(world.states().values()) == {State.VERIFIED}
+
+
+def test_folder_that_accepts_has_more_doubts(world):
+    fill(world, "F0", 20)
+    fail_in(world, "F0")
+    world.site.uploads.selection.accepted(world.row("F0/0"))
+    world.live(15)
+    assert doubts(world)["F0"] > 1
+
+
+def test_accepted_uploads_of_earlier_process_count(world):
+    fill(world, "F0", 1)
+    world.send()
+    world.restart()
+    fill(world, "F0", 20)
+    fail_in(world, "F0")
+    world.live(15)
+    assert doubts(world)["F0"] > 1
+
+
+def test_accepted_uploads_expire(world, clock):
+    fill(world, "F0", 1)
+    world.send()
+    clock.advance(700)
+    fill(world, "F0", 20)
+    fail_in(world, "F0")
+    world.live(15)
+    assert doubts(world) == {"F0": 1}
+
+
+def test_failing_folder_leaves_others_alone(world):
+    for folder in FOLDERS:
+        fill(world, folder, 20)
+    fail_in(world, "F0")
+    world.live(15)
+    assert [sent(world, folder) for folder in FOLDERS] == [1, 20, 20, 20]
+
+
+def test_prepared_file_waits_for_a_doubt(world):
+    fill(world, "F0", 20)
+    fail_in(world, "F0")
+    world.site.uploader.run(lambda: True)
+    # Those of the two workers, and none that was prepared ahead.
+    assert doubts(world)["F0"] <= 2
+
+
+def test_accepted_uploads_are_counted_by_folder(world, clock):
+    fill(world, "F0", 2)
+    world.send()
+    accepted = AcceptedUploads(world.ledger.doubts, clock)
+    assert accepted.within(600) == {"F0": 2}
+    accepted.add("F1")
+    clock.advance(400)
+    accepted.add("F1")
+    assert accepted.within(600) == {"F0": 2, "F1": 2}
+    clock.advance(400)
+    assert accepted.within(600) == {"F1": 1}
+    # A longer time reads the ledger again.
+    assert accepted.within(1000) == {"F0": 2}
+
+
+# Answered failures.
+
+
+def test_answered_failure_pauses_no_other_folder(world):
+    fill(world, "F0", 1)
+    world.service.script.append(ERROR)
+    world.send()
+    assert world.site.circuit_breaker.pause is None
+    assert world.row("F0/0").state is State.IN_DOUBT
+
+
+def test_lost_answer_pauses_sending(world):
+    fill(world, "F0", 1)
+    world.service.script.append("lost_before")
+    world.send()
+    assert world.site.circuit_breaker.pause is not None
+
+
+@pytest.mark.parametrize(("folders", "is_paused"), [(("F0", "F1"), False), (("F0", "F1", "F2"), True)])
+def test_three_failing_folders_pause_sending(world, folders, is_paused):
+    for folder in folders:
+        fill(world, folder, 1)
+    fail_in(world, *folders)
+    world.send()
+    assert (world.site.circuit_breaker.pause is not None) is is_paused
+
+
+def test_success_between_failures_pauses_nothing(world):
+    for folder in ("F0", "F1", "F2"):
+        fill(world, folder, 1)
+    world.service.script.extend([ERROR, "accept", ERROR])
+    world.send()
+    fill(world, "F3", 1)
+    world.service.script.append(ERROR)
+    world.send()
+    assert len(world.service.posts) == 4
+    assert world.site.circuit_breaker.pause is None
+
+
+def test_failures_in_three_folders_pause_longer_each_time(world, clock):
+    breaker = world.site.circuit_breaker
+    waits = []
+    for _ in range(4):
+        for folder in ("F0", "F1", "F2"):
+            if breaker.post_failed(folder):
+                breaker.trouble("http_status", "500")
+        waits.append(breaker.pause.next_check - clock.steady())
+        clock.advance(waits[-1])
+        breaker.health_check_answered()
+    assert waits[0] == 0 < waits[1] < waits[2] < waits[3]
+    breaker.post_answered()
+    assert not breaker.post_failed("F3")
+
+
+def test_failures_in_a_row_slow_a_folder_down(clock):
+    failing = FailingFolders(clock.steady)
+    pauses = []
+    for _ in range(10):
+        failing.failed("F")
+        failing.failed("F") if failing.paused() else None  # in flight when the pause began
+        began = clock.steady()
+        while failing.paused():
+            clock.advance(0.5)
+        pauses.append(clock.steady() - began)
+    assert pauses == [0, 0, 0, 1, 2, 4, 8, 16, 30, 30]
+
+
+def test_accepted_upload_ends_a_folders_pause(clock):
+    failing = FailingFolders(clock.steady)
+    for _ in range(4):
+        failing.failed("F")
+    assert failing.paused() == ["F"]
+    failing.accepted("F")
+    assert failing.paused() == []
+
+
+def test_paused_folder_takes_no_file(world):
+    for folder in ("F0", "F1"):
+        fill(world, folder, 9)
+        world.site.uploads.selection.accepted(world.row(f"{folder}/0"))
+    fail_in(world, "F0")
+    steps = [world.site.uploader.step() for _ in range(18)]
+    assert (sent(world, "F0"), sent(world, "F1")) == (4, 9)
+    assert steps.count(Step.IDLE) == 5
