@@ -71,6 +71,7 @@ class Site:
     folder_listing: FolderListing
     preparer: Preparer
     circuit_breaker: CircuitBreaker
+    doubt_limit: DoubtLimit
     upload_queue: UploadQueue
     uploads: UploadContext
     uploader: Uploader
@@ -233,7 +234,7 @@ def build(
     drift = Drift(context, plan, sidecars, resend_moved=resend_moved)
 
     root_identity = RootIdentity(context, plan, DuplicateSites(ledger, clock, config.ledger, claim_of(config)))
-    runtime_state = RuntimeState(context, circuit_breaker, settling)
+    runtime_state = RuntimeState(context, circuit_breaker, doubt_limit, settling)
     return Site(
         config=config,
         context=context,
@@ -247,6 +248,7 @@ def build(
         folder_listing=folder_listing,
         preparer=preparer,
         circuit_breaker=circuit_breaker,
+        doubt_limit=doubt_limit,
         upload_queue=upload_queue,
         uploads=uploads,
         uploader=Uploader(uploads, workers=workers),

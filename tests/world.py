@@ -355,7 +355,7 @@ class World:
             config = self.config()
             ledger = open_ledger(self.ledger_path, site=config.site)
             self._opened = build(config, ledger, self.service, self.clock, random.Random(7), meter=self.meter)
-            limit = self._opened.uploads.selection._doubt_limit
+            limit = self._opened.doubt_limit
             limit.count()
             for folder in self.accepted:
                 limit.accepted(folder)

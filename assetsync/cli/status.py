@@ -23,6 +23,7 @@ from assetsync.ledger.reports import view_ledger
 from assetsync.status.document import as_object
 from assetsync.status.sentences import (
     counted,
+    held_by_doubts,
     leftovers,
     missing_folders,
     no_room,
@@ -107,6 +108,9 @@ def _lines(look: _Look) -> Iterator[str]:
     paused = trouble(status)
     if paused is not None:
         yield paused
+    held = held_by_doubts(status)
+    if held is not None:
+        yield f"held: {held}"
     yield from no_room(status)
     yield from missing_folders(status.missing_folders)
     yield from orphan_sidecars(status)

@@ -30,6 +30,7 @@ class Kind(StrEnum):
     BLOCKED = "blocked"
     BRAKE = "brake"
     OUTAGE = "outage"
+    DOUBTS = "doubts"
     INDEX_STOPPED = "index_stopped"
     TREE = "tree"
     VANISHED = "vanished"
@@ -40,7 +41,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """Seconds that a new item waits for others, that a gone item must stay away, and that an outage must last."""
+    """Seconds that a new item waits for others, that a gone item must stay away, and that an outage must last.
+
+    Doubts must stop sending for as long as a gone item must stay away.
+    """
 
     gather: float = 5.0
     quiet: float = 60.0
@@ -151,8 +155,9 @@ class NoticeTracker:
             return self._end(kind, reported, now) if is_over and may_send else None
         if reported.keys:
             reported = self._reported[kind] = reported.narrowed(problem, over)
-        if kind is Kind.OUTAGE:
-            lasting = {key: text for key, text in problem.items.items() if steady - began[key] >= delays.outage}
+        lasts = {Kind.OUTAGE: delays.outage, Kind.DOUBTS: delays.quiet}.get(kind)
+        if lasts is not None:
+            lasting = {key: text for key, text in problem.items.items() if steady - began[key] >= lasts}
             problem = replace(problem, items=lasting, count=len(lasting))
         known = set(reported.keys)
         new = [key for key in problem.items if key not in known]
@@ -183,6 +188,7 @@ _OVER = {
     Kind.BLOCKED: "no file is blocked any more",
     Kind.BRAKE: "no brake holds any more",
     Kind.OUTAGE: "the service answers again, after {after}",
+    Kind.DOUBTS: "uploads in doubt stop sending no more, after {after}",
     Kind.INDEX_STOPPED: "indexing is switched off, or may be tried again",
     Kind.TREE: "all of the tree can be read again",
     Kind.VANISHED: "no more files have vanished for a day",
@@ -205,6 +211,8 @@ def _sentence(problem: Problem, new: int, names: tuple[str, ...], lasted: float)
         case Kind.OUTAGE:
             long = f" for {_span(lasted)}" if lasted >= _MINUTE else ""
             return f"nothing is sent{long}: {first} (assetsync check)"
+        case Kind.DOUBTS:
+            return f"nothing is sent: {first} (assetsync doubt list)"
         case Kind.INDEX_STOPPED:
             return f"indexing has stopped: {first}"
         case Kind.TREE:

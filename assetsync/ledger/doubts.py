@@ -151,6 +151,15 @@ class Doubts:
         )
         return {row[0]: FolderDoubts(row[1], row[2], bool(row[3])) for row in self._store.rows(sql)}
 
+    def ended(self) -> list[tuple[float, float, bool]]:
+        """Return for each open doubt when its upload ended, the seconds that it took, and whether it was answered.
+
+        The time is in seconds since the epoch. An upload whose body left in part took 0 s and counts as answered.
+        """
+        columns = "ended_at, COALESCE(took, 0), answered OR took IS NULL"
+        rows = self._store.rows(f"SELECT {columns} FROM attempts a WHERE {_UNDECIDED}")
+        return [(row[0], row[1], bool(row[2])) for row in rows]
+
     def accepted_since(self, at: float) -> Iterator[tuple[str, float]]:
         """Yield destination folder and end of each upload that was accepted since then, the newest attempt first.
 

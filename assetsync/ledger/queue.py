@@ -311,6 +311,10 @@ class Queue:
         rows = self._store.rows(f"SELECT files, {_IS_HELD} {_QUEUED}", now)
         return sum(row[0] for row in rows), sum(row[0] for row in rows if row[1])
 
+    def folders(self) -> set[str]:
+        """Return the destination folders for which wanted files are queued."""
+        return set(self._store.column(f"SELECT destfolderid {_QUEUED}"))
+
     def hold_folder(self, destfolderid: str, hold: Hold) -> None:
         """Hold a destination folder, and with it the files queued for it."""
         self._store.write(lambda conn: hold_folder(conn, destfolderid, hold))

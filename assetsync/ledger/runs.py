@@ -35,6 +35,9 @@ _MOST_VANISHED = 50
 _NAMED = 5
 _LARGE = 10
 
+_HELD_UP = "held_by_doubts"
+"""The fact in which a process records that uploads in doubt stop sending: the fields of `HeldUp`."""
+
 _REFUSED = "config_refused"
 """The fact in which a process records a new configuration that it rejected while it kept the old one: start, at,
 mistake."""
@@ -95,6 +98,20 @@ class Refusal(NamedTuple):
     mistake: str
 
 
+class HeldUp(NamedTuple):
+    """Uploads in doubt keep a process from sending queued files, in which start of the ledger and since when.
+
+    `folders` are the destination folders whose queued files wait; with `everything` no queued file can be sent. The
+    first doubt can be decided at `decided_at`; None if look-ups have to be answered first.
+    """
+
+    start: int
+    since: float
+    folders: tuple[str, ...]
+    everything: bool
+    decided_at: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Unsettled:
     """Number of files seen that may still be being written; `overflowed`: there were more files than are tracked."""
@@ -128,7 +145,7 @@ class Vanished:
         return f"{self.count:,} of {self.known:,} files: {', '.join(named)}{f', {rest:,} from others' if rest else ''}"
 
 
-T = TypeVar("T", LastScan, Pause, Refusal)
+T = TypeVar("T", LastScan, Pause, Refusal, HeldUp)
 
 
 class Runs:
@@ -201,6 +218,17 @@ class Runs:
         """Return the pause that the latest process recorded; the pause of an earlier process is over."""
         pause = self.pause()
         return pause if pause is not None and str(pause.start) == fact(self._store, "start") else None
+
+    def note_held_up(self, held_up: HeldUp | None) -> None:
+        """Record that uploads in doubt keep queued files waiting, or that they do not."""
+        self._write(_HELD_UP, None if held_up is None else held_up._asdict())
+
+    def held_up_at_hand(self) -> HeldUp | None:
+        """Return what the latest process recorded; what an earlier process recorded is over."""
+        record = self._read(_HELD_UP)
+        if record is None or str(record["start"]) != fact(self._store, "start"):
+            return None
+        return _read_as(HeldUp, record | {"folders": tuple(record["folders"])})
 
     def note_refusal(self, refusal: Refusal) -> None:
         """Record that a new configuration was rejected; an accepted one begins another start of the ledger."""

@@ -24,7 +24,7 @@ from assetsync.model import Clock
 from assetsync.notify.channel import Channel, Command, Undelivered, encoded
 from assetsync.service.webhook import Webhook
 from assetsync.sync.upload.limits import Pause
-from assetsync.text import printable, runnable
+from assetsync.text import moment, plural, printable, runnable
 
 log = structlog.get_logger(__name__)
 
@@ -51,6 +51,7 @@ def current_problems(
             Problem(Kind.BRAKE, braked, len(brakes)),
             _named(Kind.INDEX_STOPPED, {} if stopped is None else {"index": printable(stopped)}),
             _unread(ledger),
+            _held_up(ledger, now),
         ]
         lately = [each for each in ledger.runs.vanished(now) if each.is_large and now - each.at < DAY]
         found.append(_named(Kind.VANISHED, {f"{each.at:.0f}": str(each) for each in lately}))
@@ -98,6 +99,17 @@ def _unread(ledger: Ledger) -> Problem:
     # The key omits the reason in brackets, so that another reason causes no new notice.
     items |= {f"unreadable {blind.rpartition(' (')[0]}": blind for blind in scan.blind}
     return Problem(Kind.TREE, items, len(missing) + scan.unread)
+
+
+def _held_up(ledger: Ledger, now: float) -> Problem:
+    held_up = ledger.runs.held_up_at_hand()
+    if held_up is None or not held_up.everything:
+        return Problem(Kind.DOUBTS)
+    count, at = ledger.doubts.count(), held_up.decided_at
+    soon = "the next is decided once its look-ups are answered"
+    decided = soon if at is None or at <= now else f"the next can be decided at {moment(at)}"
+    text = f"{plural(count, 'upload')} in doubt since {moment(held_up.since)}; {decided}"
+    return _named(Kind.DOUBTS, {"doubts": text})
 
 
 _REPORTED = "told"

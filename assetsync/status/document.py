@@ -21,6 +21,7 @@ def as_object(status: SiteStatus) -> dict[str, Any]:
     """Return the object; times are RFC 3339 in UTC, ages are seconds, paths that are not UTF-8 are also in base64."""
     counts = status.counts
     oldest, scan, pause, ended = status.oldest, status.last_scan, status.paused, status.ended_by
+    held_up = status.held_up
     return {
         "site": status.site,
         "at": moment(status.at),
@@ -44,6 +45,14 @@ def as_object(status: SiteStatus) -> dict[str, Any]:
         "paused": None
         if pause is None
         else {"since": moment(pause.since), "reason": pause.reason, "detail": pause.detail},
+        "held_by_doubts": None
+        if held_up is None
+        else {
+            "since": moment(held_up.since),
+            "everything": held_up.everything,
+            "folders": list(held_up.folders),
+            "decided_at": moment(held_up.decided_at),
+        },
         "ended_by": None
         if ended is None
         else {

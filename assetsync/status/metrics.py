@@ -80,6 +80,18 @@ class Gauges(Collector):
             # After the clock was set back, report 0.
             max(0.0, status.at - pause.since) if pause else 0.0,
         )
+        held_up = status.held_up
+        stopped = held_up.since if held_up is not None and held_up.everything else status.at
+        yield self._gauge(
+            "doubts_stop_seconds",
+            "How long uploads in doubt have stopped all sending; 0 if they do not.",
+            max(0.0, status.at - stopped),
+        )
+        yield self._gauge(
+            "doubts_folders_waiting",
+            "Folders of the service whose files wait until uploads in doubt are decided.",
+            0 if held_up is None else len(held_up.folders),
+        )
         paused = [((pause.reason,), 1.0)] if pause else []
         yield self._labelled("paused", "Why sending is paused; absent if not paused.", ["reason"], paused)
         if scan is not None:

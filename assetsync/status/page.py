@@ -24,7 +24,16 @@ from assetsync.ledger.runs import JOBS, SECONDS, Hour
 from assetsync.log import redact
 from assetsync.model import State
 from assetsync.status.document import folders
-from assetsync.status.sentences import is_command, next_step, quoted, step_for, steps_of_many, verdict, why_blocked
+from assetsync.status.sentences import (
+    held_by_doubts,
+    is_command,
+    next_step,
+    quoted,
+    step_for,
+    steps_of_many,
+    verdict,
+    why_blocked,
+)
 from assetsync.status.site_status import Live, SiteStatus
 from assetsync.text import amount, files, moment, printable, runnable, span
 
@@ -186,6 +195,7 @@ def _said(status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
         ],
         "no_room": None if status.without_room is None else _shown(status.without_room),
         "paused": None if pause is None else {"detail": _shown(pause.detail), "at": ago(pause.since)},
+        "held_up": None if (waits := held_by_doubts(status)) is None else _shown(waits),
         "key_refused": pause is not None and pause.reason == "key_refused",
         "refused": None
         if status.refused is None

@@ -81,6 +81,9 @@ def _urgency(status: SiteStatus) -> str:
     going += [f"{status.in_doubt:,} in doubt"] * bool(status.in_doubt)
     going += [f"{plural(len(status.undecided), 'folder')} to be audited"] * bool(status.undecided)
     lies = [f"{status.not_read_back:,} stored, {NOT_READ_BACK}"] * bool(status.not_read_back)
+    held_up = status.held_up
+    if held_up is not None and not held_up.everything:
+        going.append(f"{plural(len(held_up.folders), 'folder')} waiting for uploads in doubt")
     pause = status.paused or status.ended_by
     if pause is not None and pause.reason == "key_refused":
         needs.insert(0, _paused(status, pause))
@@ -89,15 +92,35 @@ def _urgency(status: SiteStatus) -> str:
     if pause is not None:
         paused = _paused(status, pause)
         rest = "; ".join(filter(None, (paused[0].upper() + paused[1:], rest)))
+    elif held_up is not None and held_up.everything:
+        rest = f"Stopped by uploads in doubt for {span(status.at - held_up.since)} ({_next_decision(status)}); {rest}"
     if needs:
         return f"Action needed: {', '.join(needs)}." + (f" {rest}." if rest else "")
-    if pause is not None:
+    if pause is not None or (held_up is not None and held_up.everything):
         return f"{rest}."
     if status.in_sync:
         return f"in sync{_as_of(status)}: {files(status.counts.of(State.VERIFIED))} verified"
     if going:
         return f"{'In progress' if status.running else 'No process is running'}: {rest}."
     return f"{rest}." if rest else "No complete scan yet."
+
+
+def _next_decision(status: SiteStatus) -> str:
+    at = None if status.held_up is None else status.held_up.decided_at
+    if at is None or at <= status.at:
+        return "the next is decided once its look-ups are answered"
+    return f"the next can be decided in {span(at - status.at)}"
+
+
+def held_by_doubts(status: SiteStatus) -> str | None:
+    """Return which queued files wait for uploads in doubt, since when and until when; None if none does."""
+    found = status.held_up
+    if found is None:
+        return None
+    folders = ", ".join(map(printable, found.folders[:_EACH])) + ", …" * (len(found.folders) > _EACH)
+    into = "" if found.everything else f" into folder {folders}"
+    since = moment(found.since)
+    return f"nothing is sent{into} since {since}, until uploads in doubt are decided; {_next_decision(status)}"
 
 
 def _as_of(status: SiteStatus) -> str:

@@ -15,7 +15,7 @@ from assetsync.ledger.folders import Hold
 from assetsync.ledger.ledger_files import without_room
 from assetsync.ledger.reports import BlockedGroup, Brake, Counts, LedgerView
 from assetsync.ledger.rows import FileRow
-from assetsync.ledger.runs import DAY, Hour, LastScan, Pause, Refusal, Run, Unsettled, Vanished
+from assetsync.ledger.runs import DAY, HeldUp, Hour, LastScan, Pause, Refusal, Run, Unsettled, Vanished
 from assetsync.model import Mapping, State
 
 
@@ -78,9 +78,10 @@ class SiteStatus:
     """The status of a site at one time; `blocked`, `doubts` and `drifted` hold the first `NAMED` files.
 
     `running`: whether a process holds the ledger. `oldest`: the first queued of the versions that are queued, in
-    flight, in doubt or stored. `paused`: why the running process sends nothing. `ended_by`: without a running process,
-    the trouble that ended the last one. `undecided`: folders of the service whose last audit missed so many assets that
-    it pulled a brake; the next audit concludes it. `without_room`: the ledger's disk is full, so that the ledger does
+    flight, in doubt or stored. `paused`: why the running process sends nothing. `held_up`: the folders whose queued
+    files wait until uploads in doubt are decided. `ended_by`: without a running process, the trouble that ended the
+    last one. `undecided`: folders of the service whose last audit missed so many assets that it pulled a brake; the
+    next audit concludes it. `without_room`: the ledger's disk is full, so that the ledger does
     not show the present. `sends_from`: when `upload.window` opens, while it is shut and files are queued. `reads_back`:
     whether the daemon's schedule reads stored files back. `refused`: the new configuration that the running process
     rejected. `vanished`: the scans of the last week that found files gone, the newest last. `blocked_groups`: blocked
@@ -113,6 +114,7 @@ class SiteStatus:
     refused: Refusal | None = None
     vanished: tuple[Vanished, ...] = ()
     blocked_groups: tuple[BlockedGroup, ...] = ()
+    held_up: HeldUp | None = None
 
     @property
     def vanished_lately(self) -> Vanished | None:
@@ -213,6 +215,7 @@ def read_status(config: SiteConfig, ledger: LedgerView, now: float, *, running: 
         reads_back=config.schedule.reads_back,
         refused=ledger.runs.refusal_at_hand() if running else None,
         vanished=ledger.runs.vanished(now),
+        held_up=ledger.runs.held_up_at_hand() if running and counts.of(State.QUEUED) else None,
     )
 
 

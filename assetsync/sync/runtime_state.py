@@ -1,29 +1,48 @@
-"""Record the state of a running process for readers of its ledger: pauses, and files that have not settled.
+"""Record the state of a running process for readers of its ledger: pauses, doubts that stop sending, unsettled files.
 
 Commits are kept few: while files are settling, their number is written every few seconds, and its start and end at the
-next `note`. What a reader makes of it is left to `status`.
+next `note`. Uploads in doubt that stop sending are logged when that begins and when it has ended. What a reader makes
+of it is left to `status`.
 """
 
 import threading
 
-from assetsync.ledger.runs import Pause, Unsettled
+import structlog
+
+from assetsync.ledger.runs import HeldUp, Pause, Unsettled
 from assetsync.log import redact
 from assetsync.sync.context import Context
 from assetsync.sync.intake.settling import Settling
-from assetsync.sync.upload.limits import CircuitBreaker
+from assetsync.sync.upload.limits import CircuitBreaker, DoubtLimit
+from assetsync.text import moment
+
+log = structlog.get_logger(__name__)
 
 _EVERY = 5.0
+_QUIET = 30.0
+"""Seconds without it after which a stop of sending is over: each decided doubt lets a file pass."""
+_HELD_UP = {True: "uploads in doubt stop sending", False: "folders wait for their uploads in doubt"}
+_NO_MORE = {True: "uploads in doubt stop sending no more", False: "no folder waits for its uploads in doubt"}
 
 
 class RuntimeState:
     """The runtime state of one site. One thread calls `note` and `end`; any thread calls the others."""
 
-    def __init__(self, context: Context, circuit_breaker: CircuitBreaker, settling: Settling) -> None:
+    def __init__(
+        self, context: Context, circuit_breaker: CircuitBreaker, doubt_limit: DoubtLimit, settling: Settling
+    ) -> None:
         self._clock = context.clock
+        self._ledger = context.ledger
         self._runs = context.ledger.runs
         self._start = context.ledger.start_no
         self._circuit_breaker = circuit_breaker
+        self._doubt_limit = doubt_limit
         self._settling = settling
+        self._held_up: HeldUp | None = None
+        # When it was looked for, and when it was last met (steady seconds).
+        self._held_up_at = float("-inf")
+        # By whether everything waits.
+        self._met_at = {False: float("-inf"), True: float("-inf")}
         self._paused: tuple[float, str] | None = None
         # A pause that an earlier process recorded is not a pause of this process.
         self._inherits = True
@@ -54,6 +73,7 @@ class RuntimeState:
     def note(self) -> None:
         """Record what has changed. Raise LedgerError; the next call then tries again."""
         self._note_pause()
+        self._note_held_up()
         self._note_unsettled(at_once=False)
 
     def end(self) -> None:
@@ -80,6 +100,43 @@ class RuntimeState:
             return None
         since = self._clock.now() - (self._clock.steady() - pause.since)
         return Pause(self._start, since, pause.reason, redact(pause.detail), ended)
+
+    def _note_held_up(self) -> None:
+        steady, before = self._clock.steady(), self._held_up
+        if steady - self._held_up_at < _EVERY:
+            return
+        self._held_up_at = steady
+        queued = self._ledger.queue.folders()
+        folders = queued & self._doubt_limit.held() if queued else set()
+        if folders:
+            self._met_at[False] = steady
+        if folders and folders == queued:
+            self._met_at[True] = steady
+        if before is not None and not folders and steady - self._met_at[before.everything] < _QUIET:
+            return
+        everything = steady - self._met_at[True] < _QUIET
+        found = self._found_held_up(folders, everything=everything) if folders or everything else None
+        if found == before:
+            return
+        self._runs.note_held_up(found)
+        self._held_up = found
+        if before is not None and (found is None or found.everything is not before.everything):
+            log.warning(_NO_MORE[before.everything], after=round(self._clock.now() - before.since, 1))
+        if found is not None and (before is None or found.everything is not before.everything):
+            next_decision = moment(found.decided_at)
+            in_doubt = self._ledger.doubts.count()
+            log.warning(
+                _HELD_UP[found.everything], in_doubt=in_doubt, folders=len(found.folders), next_decision=next_decision
+            )
+
+    def _found_held_up(self, folders: set[str], *, everything: bool) -> HeldUp:
+        """Return what is to be recorded; what changes all the time is recorded again once it is over."""
+        now, before = self._clock.now(), self._held_up
+        if before is None or before.everything is not everything:
+            return HeldUp(self._start, now, tuple(sorted(folders)), everything, self._doubt_limit.decided_at())
+        if before.decided_at is not None and before.decided_at > now:
+            return before._replace(folders=tuple(sorted(folders)))
+        return before._replace(folders=tuple(sorted(folders)), decided_at=self._doubt_limit.decided_at())
 
     def _note_unsettled(self, *, at_once: bool) -> None:
         with self._lock:

@@ -31,6 +31,7 @@ KEYS = {
     "oldest_waiting",
     "hours",
     "paused",
+    "held_by_doubts",
     "doubts",
     "drift",
     "drift_count",

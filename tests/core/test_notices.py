@@ -92,6 +92,14 @@ def test_outage_is_reported_once_it_lasts(day):
     assert day.texts(7260, Problem(Kind.OUTAGE)) == ["hq: the service answers again, after 2 h 1 min"]
 
 
+def test_stop_by_doubts_is_reported_after_a_minute(day):
+    doubts = Problem(Kind.DOUBTS, {"doubts": "16 uploads in doubt"}, 1)
+    assert [day.texts(second, doubts) for second in (0, 59)] == [[], []]
+    assert day.texts(60, doubts) == ["hq: nothing is sent: 16 uploads in doubt (assetsync doubt list)"]
+    assert day.texts(1000, Problem(Kind.DOUBTS)) == []
+    assert day.texts(1060, Problem(Kind.DOUBTS)) == ["hq: uploads in doubt stop sending no more, after 18 min"]
+
+
 def test_short_outage_is_not_reported(day):
     """A second outage is measured from its own begin."""
     assert [day.at(second, outage(100_000 + second - second % 600)) for second in range(0, 4000, 20)] == [[]] * 200

@@ -5,8 +5,9 @@ import pytest
 from assetsync.core.notices import DELAYS, Kind, NoticeTracker
 from assetsync.errors import LedgerDamaged, LedgerError
 from assetsync.ledger.assets import INDEX_STOPPED
-from assetsync.ledger.runs import LastScan
+from assetsync.ledger.runs import HeldUp, LastScan
 from assetsync.notify.notifications import current_problems
+from assetsync.text import moment
 
 
 @pytest.fixture
@@ -54,6 +55,16 @@ def test_brake_is_reported_by_its_cause(world, look):
     assert list(look()[Kind.BRAKE].items.values()) == ["the root is not there"]
     world.ledger.resume(None, world.clock.now())
     assert not look()[Kind.BRAKE].items
+
+
+def test_doubts_that_stop_sending_are_a_problem(world, look):
+    now = world.clock.now()
+    stopped = HeldUp(world.ledger.start_no, now, ("F1",), everything=True, decided_at=now + 60)
+    world.ledger.runs.note_held_up(stopped)
+    (text,) = look()[Kind.DOUBTS].items.values()
+    assert text == f"0 uploads in doubt since {moment(now)}; the next can be decided at {moment(now + 60)}"
+    world.ledger.runs.note_held_up(stopped._replace(everything=False))
+    assert not look()[Kind.DOUBTS].items
 
 
 def test_outage_has_the_begin_of_its_pause(world, look):

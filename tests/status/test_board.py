@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 import assetsync.log as log_module
 from assetsync.errors import LedgerError
+from assetsync.ledger.runs import HeldUp
 from assetsync.log import register_secret
 from assetsync.model import State
 from assetsync.status.site_status import Trust
@@ -214,6 +215,22 @@ def test_page_shows_if_a_pause_ends_by_itself(shown, reason, heading, sentence):
     assert sentence in page
     assert headings(page)[0] == heading
     assert ("resumes by itself" in page) == (reason == "unreachable")
+
+
+@pytest.mark.parametrize(
+    ("everything", "sentence"), [(True, "nothing is sent since"), (False, "nothing is sent into folder F1 since")]
+)
+def test_page_shows_what_waits_for_doubts(shown, everything, sentence):
+    world = shown.world
+    world.write("a")
+    world.scan()
+    now = world.clock.now()
+    world.ledger.runs.note_held_up(HeldUp(world.ledger.start_no, now, ("F1",), everything, now + 90))
+    page = shown.page()
+    assert headings(page)[0] == "Clears by itself"
+    assert sentence in page
+    assert "the next can be decided in 1 min" in page
+    assert json.loads(shown.get("/status.json").body)["held_by_doubts"]["folders"] == ["F1"]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from assetsync.errors import LedgerError
+from assetsync.ledger.runs import HeldUp
 from assetsync.status.metrics import Metrics
 from assetsync.status.site_status import Live
 from assetsync.sync.requests.take import take_requests
@@ -107,6 +108,17 @@ def test_how_the_site_stands_is_measured(shown):
     assert found["metadata_drift",] == 0
     assert found["paused_seconds",] == pytest.approx(3600, abs=1)
     assert found["job_last_success_timestamp_seconds", "rescan"] == pytest.approx(world.clock.now() - 90, abs=1)
+
+
+@pytest.mark.parametrize(("everything", "seconds"), [(True, 60), (False, 0)])
+def test_stop_by_doubts_is_measured(shown, everything, seconds):
+    world = shown.world
+    world.write("a")
+    world.scan()
+    assert (samples(shown)["doubts_stop_seconds",], samples(shown)["doubts_folders_waiting",]) == (0, 0)
+    world.ledger.runs.note_held_up(HeldUp(world.ledger.start_no, world.clock.now() - 60, ("F1", "F2"), everything))
+    assert samples(shown)["doubts_stop_seconds",] == pytest.approx(seconds, abs=1)
+    assert samples(shown)["doubts_folders_waiting",] == 2
 
 
 def test_pause_length_is_never_negative(shown):

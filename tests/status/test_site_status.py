@@ -8,18 +8,24 @@ import pytest
 
 from assetsync.core.states import Event
 from assetsync.ledger.rows import apply
-from assetsync.ledger.runs import LastScan, Pause, Run, Unsettled
+from assetsync.ledger.runs import HeldUp, LastScan, Pause, Run, Unsettled
 from assetsync.model import State
 from assetsync.status.document import as_object
 from assetsync.status.sentences import is_command, leftovers, next_step, no_room, scanned, verdict, waiting
 from assetsync.status.site_status import Level, read_status
 
+STOPPED = "Stopped by uploads in doubt for 4 min (the next can be decided in 1 min); 1 pending."
 ELSEWHERE = "the service has a new address and shows none of the known assets"
 
 
 def paused(world, reason="unreachable", start=None):
     said = {"start": start or world.ledger.start_no, "since": world.clock.now() - 720, "reason": reason, "detail": "x"}
     world.ledger.set_fact("paused", json.dumps(said))
+
+
+def held_up(world, *, everything=True, decided_in=100.0):
+    now = world.clock.now()
+    world.ledger.runs.note_held_up(HeldUp(world.ledger.start_no, now - 240, ("F1",), everything, now + decided_in))
 
 
 def blocked(world, path="b", reason="different"):
@@ -82,6 +88,28 @@ def braked(world):
             Level.UNDER_WAY,
             f"Paused for 12 min ({ELSEWHERE}); 1 pending.",
         ),
+        (
+            [queued, held_up],
+            Level.UNDER_WAY,
+            STOPPED,
+        ),
+        (
+            [queued, lambda world: held_up(world, decided_in=-1)],
+            Level.UNDER_WAY,
+            "Stopped by uploads in doubt for 4 min (the next is decided once its look-ups are answered); 1 pending.",
+        ),
+        (
+            [queued, lambda world: held_up(world, everything=False)],
+            Level.UNDER_WAY,
+            "In progress: 1 pending, 1 folder waiting for uploads in doubt.",
+        ),
+        ([queued, held_up, paused], Level.UNDER_WAY, "Paused for 12 min (the service cannot be reached); 1 pending."),
+        (
+            [queued, held_up, blocked],
+            Level.NEEDS_YOU,
+            f"Action needed: 1 blocked. {STOPPED}",
+        ),
+        ([verified, held_up], Level.IN_SYNC, "in sync: 1 file verified"),
         ([verified, lambda world: unsettled(world, 3)], Level.UNDER_WAY, "In progress: 3 pending."),
         ([verified, missing], Level.NEEDS_YOU, "Action needed: 1 mapped folder is not there."),
         ([verified, lambda world: paused(world, start=999)], Level.IN_SYNC, "in sync: 1 file verified"),
@@ -97,6 +125,12 @@ def braked(world):
         "idle outage",
         "key",
         "another service",
+        "doubts",
+        "overdue doubts",
+        "doubts of a folder",
+        "doubts and outage",
+        "doubts and blocked",
+        "doubts and nothing to send",
         "unsettled",
         "missing",
         "earlier process",

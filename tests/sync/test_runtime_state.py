@@ -1,6 +1,7 @@
 """What is written down for those who only see the ledger: when, and how seldom."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from assetsync.errors import RootElsewhere, RootMissing
 from assetsync.ledger.runs import Unsettled
@@ -158,3 +159,63 @@ def test_pause_at_exit_is_forgotten_at_start(world, clock):
     world.restart()
     world.site.runtime_state.note()
     assert world.ledger.runs.pause() is None
+
+
+# Uploads in doubt that stop sending.
+
+
+@pytest.fixture
+def doubtful(make_world):
+    """A world whose two folders have files of which none arrives."""
+    world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in ("F0", "F1")])
+    world.accepted = ()
+    world.service.loses = lambda _size: True
+    for number in range(9):
+        world.write(f"F0/{number}", b"%d" % number)
+    world.scan_and_send()
+    return world
+
+
+def held_up(world):
+    world.site.runtime_state.note()
+    return world.ledger.runs.held_up_at_hand()
+
+
+def test_doubts_that_stop_sending_are_recorded(doubtful, clock):
+    began = clock.now()
+    assert held_up(doubtful) == (doubtful.ledger.start_no, began, ("F0",), True, began + 20)
+
+
+def test_folder_that_waits_is_recorded(doubtful):
+    doubtful.write("F1/a", b"a")
+    doubtful.scan()
+    found = held_up(doubtful)
+    assert (found.folders, found.everything) == (("F0",), False)
+
+
+def test_stop_by_doubts_is_logged_at_both_ends(doubtful, clock):
+    with capture_logs() as logged:
+        for _ in range(6):
+            doubtful.live(10)
+            assert held_up(doubtful).everything
+        doubtful.service.loses = lambda _size: False
+        doubtful.live(120)
+        clock.advance(60)
+        assert held_up(doubtful) is None
+    events = [line["event"] for line in logged if "uploads in doubt" in line["event"]]
+    assert events == ["uploads in doubt stop sending", "uploads in doubt stop sending no more"]
+
+
+def test_decided_doubt_ends_no_stop(doubtful):
+    since = held_up(doubtful).since
+    doubtful.live(25)  # one is decided, and the next file takes its place
+    assert held_up(doubtful).since == since
+
+
+def test_steady_stop_by_doubts_is_written_once(doubtful, clock):
+    held_up(doubtful)
+    commits = doubtful.ledger.store._commits.count
+    for _ in range(3):
+        clock.advance(6)
+        held_up(doubtful)
+    assert doubtful.ledger.store._commits.count == commits

@@ -192,6 +192,22 @@ class DoubtLimit:
         """Return whether so many uploads are in doubt that no folder takes any before some are decided."""
         return self.count().is_full
 
+    def held(self) -> set[str]:
+        """Return the folders that take no upload now, because of their doubts or their failures in a row."""
+        return {*self.count().held, *self._failing.paused()}
+
+    def decided_at(self) -> float | None:
+        """Return when the first open doubt can be decided, in seconds since the epoch.
+
+        Return None if there is none, or if it is overdue: it waits for answered look-ups.
+        """
+        ends = [
+            ended_at + grace_of_whole(self._grace, self._read_timeout, took, 0.0, answered=answered)
+            for ended_at, took, answered in self._doubts.ended()
+        ]
+        first = min(ends, default=0.0)
+        return first if first > self._clock.now() else None
+
     def takes_one(self) -> bool:
         """Return whether any folder takes one more file, by a count that may be up to 32 files old."""
         self._uncounted -= 1
