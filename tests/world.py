@@ -319,8 +319,6 @@ class World:
         self.root.mkdir(exist_ok=True)
         self.service = FakeService(clock)
         self.meter: Meter | None = None
-        # Folders that have accepted an upload just now, by which several may be in doubt there.
-        self.accepted: tuple[str, ...] = (FOLDER, OTHER)
         self._said = said
         self._opened: Site | None = None
 
@@ -355,11 +353,6 @@ class World:
             config = self.config()
             ledger = open_ledger(self.ledger_path, site=config.site)
             self._opened = build(config, ledger, self.service, self.clock, random.Random(7), meter=self.meter)
-            limit = self._opened.doubt_limit
-            limit.count()
-            for folder in self.accepted:
-                limit.accepted(folder)
-            limit.count()
         return self._opened
 
     @property

@@ -65,8 +65,9 @@ class DoubtLimits:
     """The limits on uploads in doubt, and the destination folders that take no more uploads because of them.
 
     Folders that accept uploads share `most` doubts; if there are several, none has more than half of them. A folder
-    that accepted nothing lately takes no upload while one is in doubt; such folders count apart and have no more than
-    `apart` doubts together. `held` folders take no upload. `held_for_waiting` folders take only files that were saved
+    that accepted nothing lately, while others did, takes no upload while one is in doubt; such folders count apart and
+    have no more than `apart` doubts together. While no folder accepts any, as in the first seconds of a site, all share
+    the limit: no folder is worse than the others. `held` folders take no upload. `held_for_waiting` folders take only files that were saved
     just now, for which a quarter of a folder's limit is reserved. With `is_full` no folder takes any upload.
     """
 
@@ -87,17 +88,18 @@ class DoubtLimits:
         """
         apart = _PER_WORKER * workers
         most = min(MOST_DOUBTS, max(apart, sum(accepted.values()) // 2))
-        proven = {folder for folder in (*folders, *doubts) if accepted.get(folder)}
-        in_proven = sum(doubts.get(folder, 0) for folder in proven)
-        in_others = sum(doubts.values()) - in_proven
-        in_one = most // 2 if len(proven) > 1 else most
-        is_full = in_proven + in_others >= MOST_DOUBTS
+        known = {*folders, *doubts}
+        sharing = {folder for folder in known if accepted.get(folder)} or known
+        shared = sum(doubts.get(folder, 0) for folder in sharing)
+        others = sum(doubts.values()) - shared
+        in_one = most // 2 if len(sharing) > 1 else most
+        is_full = shared + others >= MOST_DOUBTS
 
         def is_held(folder: str, in_one: int) -> bool:
             count = doubts.get(folder, 0)
-            if folder in proven:
-                return is_full or in_proven >= most or count >= in_one
-            return is_full or in_others >= apart or count > 0
+            if folder in sharing:
+                return is_full or shared >= most or count >= in_one
+            return is_full or others >= apart or count > 0
 
         held = frozenset(folder for folder in folders if is_held(folder, in_one))
         waiting = frozenset(folder for folder in folders if is_held(folder, 3 * in_one // 4))

@@ -106,7 +106,7 @@ def _held_up(ledger: Ledger, now: float) -> Problem:
     if held_up is None or not held_up.everything:
         return Problem(Kind.DOUBTS)
     count, at = ledger.doubts.count(), held_up.decided_at
-    soon = "the next is decided once its look-ups are answered"
+    soon = "the next is decided once look-ups prove what became of it"
     decided = soon if at is None or at <= now else f"the next can be decided at {moment(at)}"
     text = f"{plural(count, 'upload')} in doubt since {moment(held_up.since)}; {decided}"
     return _named(Kind.DOUBTS, {"doubts": text})

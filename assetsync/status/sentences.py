@@ -108,7 +108,7 @@ def _urgency(status: SiteStatus) -> str:
 def _next_decision(status: SiteStatus) -> str:
     at = None if status.held_up is None else status.held_up.decided_at
     if at is None or at <= status.at:
-        return "the next is decided once its look-ups are answered"
+        return "the next is decided once look-ups prove what became of it"
     return f"the next can be decided in {span(at - status.at)}"
 
 

@@ -428,7 +428,9 @@ MANY = {A: 1000, B: 1000, C: 1}
     ("rule", "doubts", "accepted", "held", "held_for_waiting"),
     [
         ("a new site sends", {}, {}, "", ""),
-        ("a folder without an accepted upload has one doubt", {A: 1}, {}, "A", "A"),
+        ("in its first seconds its folders share 16 doubts", {A: 6, B: 5, C: 5}, {}, "ABC", "ABC"),
+        ("of which none has more than half", {A: 8, B: 5}, {}, "A", "A"),
+        ("a folder without an accepted upload has one doubt", {A: 1}, {B: 1}, "A", "A"),
         ("a folder that accepts uploads has more", {A: 1}, {A: 1}, "", ""),
         ("a decided doubt gives the folder its next try", {A: 0}, {B: 9}, "", ""),
         ("folders without one have 16 together", {A: 16}, {C: 100}, "AB", "AB"),

@@ -166,9 +166,10 @@ def test_pause_at_exit_is_forgotten_at_start(world, clock):
 
 @pytest.fixture
 def doubtful(make_world):
-    """A world whose two folders have files of which none arrives."""
+    """A world with two folders; into one of them no upload arrives any more."""
     world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in ("F0", "F1")])
-    world.accepted = ()
+    world.write("F1/there")
+    world.scan_and_send()
     world.service.loses = lambda _size: True
     for number in range(9):
         world.write(f"F0/{number}", b"%d" % number)

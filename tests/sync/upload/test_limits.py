@@ -7,14 +7,15 @@ from assetsync.model import State
 from assetsync.sync.upload.limits import AcceptedUploads, FailingFolders
 from assetsync.sync.upload.queue import Step
 
-FOLDERS = ("F0", "F1", "F2", "F3")
+FOLDERS = ("F0", "F1", "F2", "F3")  # F3 accepts uploads
 ERROR = Reply(500, "text/html", b"<html>Internal Server Error</html>", is_delimited=True)
 
 
 @pytest.fixture
 def world(make_world):
     world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in FOLDERS])
-    world.accepted = ()
+    fill(world, "F3", 1)
+    world.send()
     return world
 
 
@@ -39,7 +40,8 @@ def doubts(world) -> dict[str, int]:
 
 
 def sent(world, folder: str) -> int:
-    return sum(request.destfolderid == folder for request in world.service.posts)
+    """Count the uploads into a folder, apart from that of the fixture."""
+    return sum(request.destfolderid == folder for request in world.service.posts[1:])
 
 
 # Limits on doubts.
@@ -83,6 +85,8 @@ def test_accepted_uploads_expire(world, clock):
     fill(world, "F0", 1)
     world.send()
     clock.advance(700)
+    world.write("F3/newer", b"newer")
+    world.scan_and_send()
     fill(world, "F0", 20)
     fail_in(world, "F0")
     world.live(15)
@@ -94,7 +98,7 @@ def test_failing_folder_leaves_others_alone(world):
         fill(world, folder, 20)
     fail_in(world, "F0")
     world.live(15)
-    assert [sent(world, folder) for folder in FOLDERS] == [1, 20, 20, 20]
+    assert [sent(world, folder) for folder in FOLDERS] == [1, 20, 20, 19]
 
 
 def test_prepared_file_waits_for_a_doubt(world):
@@ -109,15 +113,15 @@ def test_accepted_uploads_are_counted_by_folder(world, clock):
     fill(world, "F0", 2)
     world.send()
     accepted = AcceptedUploads(world.ledger.doubts, clock)
-    assert accepted.within(600) == {"F0": 2}
+    assert accepted.within(600) == {"F0": 2, "F3": 1}
     accepted.add("F1")
     clock.advance(400)
     accepted.add("F1")
-    assert accepted.within(600) == {"F0": 2, "F1": 2}
+    assert accepted.within(600) == {"F0": 2, "F1": 2, "F3": 1}
     clock.advance(400)
     assert accepted.within(600) == {"F1": 1}
     # A longer time reads the ledger again.
-    assert accepted.within(1000) == {"F0": 2}
+    assert accepted.within(1000) == {"F0": 2, "F3": 1}
 
 
 # Answered failures.
@@ -152,10 +156,10 @@ def test_success_between_failures_pauses_nothing(world):
         fill(world, folder, 1)
     world.service.script.extend([ERROR, "accept", ERROR])
     world.send()
-    fill(world, "F3", 1)
+    fill(world, "F3", 2)
     world.service.script.append(ERROR)
     world.send()
-    assert len(world.service.posts) == 4
+    assert len(world.service.posts) == 5
     assert world.site.circuit_breaker.pause is None
 
 
