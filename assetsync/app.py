@@ -214,9 +214,10 @@ def build(
     # Queued files are sent.
     workers, window = config.upload.workers, config.upload.window
     preparer = Preparer(context, plan.mappings, sidecars, folder_listing, sending)
-    upload_queue = UploadQueue(ledger, clock, most_long=workers - 1 if workers > 1 else None)
+    most_long = workers - 1 if workers > 1 else None
+    upload_queue = UploadQueue(ledger, clock, plan.mappings.all, most_long=most_long)
     doubt_limit = DoubtLimit.of(config, ledger.doubts, clock)
-    selection = Selection(clock, upload_queue, circuit_breaker, doubt_limit, lambda: folder_listing.being_listed)
+    selection = Selection(upload_queue, circuit_breaker, doubt_limit, lambda: folder_listing.being_listed)
     selection.may_send = lambda: window is None or window.opens(clock.now()) is None
     uploads = UploadContext(
         context,

@@ -96,6 +96,7 @@ def _version_object(state: PathState, version: Version) -> dict[str, object]:
             "next_try": None if due is None else moment(due.at),
             "next_try_reason": None if due is None else due.reason,
             "next_try_detail": None if due is None else due.why,
+            "most_before": None if due is None else due.most_before,
             "help": runnable(next_step(row)) if needs_operator else None,
             "history": [_attempt_object(attempt) for attempt in version.attempts],
         }
@@ -170,6 +171,8 @@ def _version(state: PathState, version: Version, config: SiteConfig) -> Iterator
     if due is not None:
         soon = moment(due.at) if due.at > time.time() else "now"
         when = f"{soon}, where a process runs" if due.why is None else f"{moment(due.at)}, {due.why}"
+        if due.most_before is not None:
+            when += f"; at most {plural(due.most_before, 'file')} before it"
         yield (f"    next try: {when if due.is_timed else runnable(due.why or '')}",)
     elif row.state is State.STORED and row.wanted is Wanted.YES and not config.schedule.reads_back:
         yield (f"    {NOT_READ_BACK}; {runnable('assetsync reconcile')} reads it back",)

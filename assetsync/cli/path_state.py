@@ -93,13 +93,15 @@ class NextTry(NamedTuple):
     """The next automatic step for a version: its earliest time (seconds since the epoch), and what it waits for.
 
     `reason` is a word and `why` a sentence, both None if it only waits for its time. `is_timed` is False if nobody
-    knows when the wait ends.
+    knows when the wait ends. `most_before` is the maximum number of files that are sent before it
+    (`QueueFolders.most_before`), None if it waits for more than its turn.
     """
 
     at: float
     reason: str | None = None
     why: str | None = None
     is_timed: bool = True
+    most_before: int | None = None
 
 
 class Version(NamedTuple):
@@ -320,7 +322,8 @@ def _decided(row: FileRow, due: float, waits: _Waits) -> NextTry:
         case Block(reason, detail):
             return NextTry(due, reason, f"it will be blocked: {printable(detail)}")
         case _:
-            return NextTry(due)
+            most_before = waits.ledger.queue_folders.most_before(row, waits.now, mappings(waits.config))
+            return NextTry(due, most_before=most_before)
 
 
 def _stopped(row: FileRow, waits: _Waits) -> tuple[str, str] | None:

@@ -24,6 +24,7 @@ from assetsync.ledger.ledger_files import Epoch, OutsideEpoch
 from assetsync.ledger.ledger_metadata import SITE, expect_owner, set_fact
 from assetsync.ledger.metadata_drift import MetadataDrift
 from assetsync.ledger.queue import Queue
+from assetsync.ledger.queue_folders import QueueFolders
 from assetsync.ledger.repair import Repair
 from assetsync.ledger.reports import LedgerView
 from assetsync.ledger.rows import NEW_SPAN
@@ -54,6 +55,7 @@ class Ledger(LedgerView):
         self.versions = Versions(store)
         self.metadata_drift = MetadataDrift(store)
         self.queue = Queue(store, start_no)
+        self.queue_folders = QueueFolders(store)
         self.equal_content = EqualContent(store)
         self.folder_cache = FolderCache(store)
         self.folder_listings = FolderListings(store, start_no)

@@ -87,20 +87,22 @@ class Queue:
         *,
         below: int | None = None,
         newest: bool = False,
+        among: Collection[int] | None = None,
     ) -> list[FileRow]:
         """Return up to `limit` versions that may be sent now: oldest due first, or the `newest` of those never tried.
 
-        Versions in `skip`, versions for the destination folders in `apart_from`, and versions of `below` bytes or more
-        are left out.
+        Versions in `skip`, versions for the destination folders in `apart_from`, versions of `below` bytes or more,
+        and all that are not `among` these ids are left out.
         """
         if self._all_are_held(now):
             return []
         others = ",".join(f"?{number}" for number in range(4, 4 + len(apart_from)))
         # The plus makes SQLite keep to the index in queue order.
         short = "" if below is None else f" AND +size < {below:d}"
+        named = "" if among is None else f" AND f.id IN ({','.join(map(str, among))})"
         sql = (
             f"SELECT {FILE_COLUMNS} FROM files f WHERE state = 'queued' AND wanted = 'yes'"
-            f" AND {_NEWEST_DUE if newest else _DUE}{short}"
+            f" AND {_NEWEST_DUE if newest else _DUE}{short}{named}"
             f" AND NOT {_IS_HELD}"
             f" AND destfolderid NOT IN ({others})"
             " AND NOT EXISTS (SELECT 1 FROM files o WHERE o.path = f.path AND o.id <> f.id"

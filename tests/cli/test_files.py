@@ -15,6 +15,8 @@ from assetsync.cli.files import FILE_KEYS
 from assetsync.cli.output import csv_cell
 from assetsync.errors import FileUnreadable
 from assetsync.ledger.runs import Pause
+from assetsync.ledger.versions import NewVersion
+from assetsync.model import FileStat
 from assetsync.sandbox import FaultKind, FaultRule, Operation
 from assetsync.text import decoded, printable
 from assetsync.tree.safe_open import Tree
@@ -442,6 +444,19 @@ class TestExplain:
         (version,) = site.run("explain", "--json", "photos/a.jpg").only["versions"]
         assert [attempt["result"] for attempt in version["history"]] == ["resolved", "accepted"]
         assert version["next_try"] is None
+
+    def test_queued_file_states_most_files_before_it(self, site):
+        """The burst lies before and after the file, which is in a folder of its own."""
+        paths = [f"photos/burst/{number}" for number in range(20)]
+        paths.insert(10, "photos/new/a.jpg")
+        versions = [NewVersion(os.fsencode(path), FileStat(1, 1, 1, 1), PHOTOS, path, None) for path in paths]
+        with Holder(site) as holder:
+            holder.ledger.versions.enqueue(versions, 1.0)
+            said = {path: site.run("explain", path).out for path in ("photos/new/a.jpg", "photos/burst/9")}
+            (version,) = site.run("explain", "--json", "photos/new/a.jpg").only["versions"]
+        assert "next try: now, where a process runs; at most 1 file before it\n" in said["photos/new/a.jpg"]
+        assert "; at most 19 files before it\n" in said["photos/burst/9"]
+        assert version["most_before"] == 1
 
     def test_due_doubt_waits_while_sending_is_paused(self, site):
         site.write("a.jpg")

@@ -10,7 +10,7 @@ from assetsync.core.states import Event
 from assetsync.ledger.audits import Unmet, begin
 from assetsync.ledger.folders import Hold
 from assetsync.ledger.queue import NameBusy, Outdated
-from assetsync.model import Answer, Asset, Outcome, Sent, SentExtent, State, Wanted
+from assetsync.model import Answer, Asset, Mapping, Outcome, Sent, SentExtent, State, Wanted
 
 from .conftest import M1, M2, NOW, accepted, traced
 
@@ -362,6 +362,8 @@ def test_unknown_folder_is_listed_first(book, steps, needed):
     "ask",
     [
         lambda ledger: ledger.queue.due(NOW, 1),
+        lambda ledger: ledger.queue.due(NOW, 64, newest=True, among=[1, 2]),
+        lambda ledger: ledger.queue_folders.fewest(NOW, 64, [Mapping(b"a", "F")]),
         lambda ledger: ledger.queue.next_due(),
         lambda ledger: ledger.doubts.count(),
         lambda ledger: ledger.doubts.due(NOW),

@@ -1,19 +1,21 @@
 """Lease due rows to workers, and choose which of them is uploaded next; the queue itself is the ledger's.
 
-The oldest and the newest files take turns. If files wait for long (a first import, a tree that is hashed again, a
-folder whose uploads fail), a file that was saved just now would wait behind all of them. So the newest file that was
-never tried follows each file that has waited, and each file whose upload was lost.
+Every second file is the oldest. If many files wait (100,000 files moved in at once, a first import, a tree that is
+hashed again, a folder whose uploads fail), a file that was saved just now would wait behind all of them. So every other
+file, and each one after a lost upload, is the newest of the folder with the fewest waiting files
+(`ledger.queue_folders`).
 """
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from enum import StrEnum
+from itertools import islice
 from operator import attrgetter
 
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import FileRow
-from assetsync.model import Clock
+from assetsync.model import Clock, Mapping
 from assetsync.sync.upload.limits import Choice, CircuitBreaker, DoubtLimit
 
 LONG = 64 * 1024 * 1024
@@ -21,26 +23,38 @@ LONG = 64 * 1024 * 1024
 
 _BATCH = 64
 _SPARING = 20
+_COUNTED = 4096
+_COUNT_EVERY = 30.0
+_COUNT_SOON = 10.0
 _FOLDED_NAME = attrgetter("folded_name")
 
 
 class UploadQueue:
     """Leases each due row to one worker; the ledger is asked in batches."""
 
-    def __init__(self, ledger: Ledger, clock: Clock, *, most_long: int | None = None) -> None:
+    def __init__(
+        self, ledger: Ledger, clock: Clock, mappings: Collection[Mapping] = (), *, most_long: int | None = None
+    ) -> None:
         """Start with nothing read; at most `most_long` workers get a long file at the same time."""
         self._ledger = ledger
         self._clock = clock
+        self._mappings = mappings
         self._most_long = most_long
         self._one_asks = threading.Lock()
         self._lock = threading.Lock()
-        self._waiting: deque[FileRow] = deque()  # the oldest, read ahead
+        self._oldest: deque[FileRow] = deque()  # read ahead
+        self._newest: deque[FileRow] = deque()  # read ahead
         self._leased: dict[int, int] = {}  # row id -> size
+        self._leased_as_newest: set[int] = set()
         self._names: set[tuple[str, str]] = set()
         self.changes = 0
         """How often the queue was changed from outside: what was leased before may be held by now."""
-        # By `Choice.newest`: no query before this time. After a slow query without a result the pause is longer.
-        self._empty_until = {False: 0.0, True: 0.0}
+        # No query for the oldest before this time. After a slow query without a result the pause is longer.
+        self._empty_until = 0.0
+        # The ids of the next newest, those of the folder with the fewest first; when the folders are counted again: in
+        # any case, if files were added, and if none is left. A slow count is repeated less often.
+        self._fewest: deque[int] = deque()
+        self._count_at = self._count_added_at = self._count_empty_at = 0.0
 
     def take(self, *choices: Choice) -> FileRow | None:
         """Return a row that is not leased, and whose name is not leased for its folder.
@@ -54,20 +68,30 @@ class UploadQueue:
                     return row
             return None
 
-    def release(self, row: FileRow) -> None:
-        """Let a row be leased again, if it is still due."""
+    def release(self, row: FileRow, *, is_unsent: bool = False) -> None:
+        """Let a row be leased again, if it is still due; a row that `is_unsent` keeps its turn."""
         with self._lock:
             self._leased.pop(row.id, None)
+            if is_unsent and row.id in self._leased_as_newest:
+                self._put_back()
+                self._fewest.appendleft(row.id)
+            elif is_unsent:
+                self._oldest.clear()
+            self._leased_as_newest.discard(row.id)
             self._names.discard((row.destfolderid, row.folded_name))
             # What was read before may be out of date for rows of the same name.
-            if row.folded_name in map(_FOLDED_NAME, self._waiting):
-                self._waiting = deque(w for w in self._waiting if w.folded_name != row.folded_name)
+            if row.folded_name in map(_FOLDED_NAME, self._oldest):
+                self._oldest = deque(w for w in self._oldest if w.folded_name != row.folded_name)
+            if row.folded_name in map(_FOLDED_NAME, self._newest):
+                self._put_back()
 
     def clear(self) -> None:
         """Forget what was read ahead, after the queue was changed from outside."""
         with self._lock:
-            self._waiting.clear()
-            self._empty_until = {False: 0.0, True: 0.0}
+            self._oldest.clear()
+            self._put_back()
+            self._empty_until = 0.0
+            self._count_at = min(self._count_at, self._count_added_at)
             self.changes += 1
 
     def idle(self, *choices: Choice) -> bool:
@@ -77,27 +101,77 @@ class UploadQueue:
         return not is_due and not self._leased
 
     def _choose(self, choice: Choice) -> FileRow | None:
+        return self._newest_of_fewest(choice) if choice.newest else self._oldest_of_all(choice)
+
+    def _oldest_of_all(self, choice: Choice) -> FileRow | None:
         while True:
             with self._lock:
-                row, below, changes = self._lease_next([], choice), self._size_limit(), self.changes
+                row, below, changes = self._lease_next(self._oldest, choice), self._size_limit(), self.changes
                 began = self._clock.steady()
-                if row is not None or began < self._empty_until[choice.newest]:
+                if row is not None or began < self._empty_until:
                     return row
                 leased = dict(self._leased)
             # Without the lock: the event loop of the uploads releases rows meanwhile.
-            due = self._due(1 if choice.newest else _BATCH, choice, below, leased)
+            due = self._due(_BATCH, choice, below, leased)
             with self._lock:
                 if self.changes != changes:
                     continue
-                row = self._lease_next(due, choice)
+                self._oldest.extend(due)
+                row = self._lease_next(self._oldest, choice)
                 if row is None:
                     ended = self._clock.steady()
-                    self._empty_until[choice.newest] = ended + _SPARING * (ended - began)
+                    self._empty_until = ended + _SPARING * (ended - began)
                 return row
 
-    def _due(self, limit: int, choice: Choice, below: int | None, leased: Collection[int]) -> list[FileRow]:
+    def _newest_of_fewest(self, choice: Choice) -> FileRow | None:
+        self._count_again(choice)
+        while True:
+            with self._lock:
+                row, below, changes = self._lease_next(self._newest, choice), self._size_limit(), self.changes
+                if row is not None or not self._fewest:
+                    return row
+                ids, leased = [*islice(self._fewest, _BATCH)], dict(self._leased)
+            due = {row.id: row for row in self._due(_BATCH, choice, below, leased, ids)}
+            with self._lock:
+                if self.changes == changes:
+                    self._fewest = deque(islice(self._fewest, len(ids), None))
+                    self._newest.extend(due[id_] for id_ in ids if id_ in due)
+
+    def _put_back(self) -> None:
+        """Read the newest again before they are sent."""
+        self._fewest.extendleft(row.id for row in reversed(self._newest))
+        self._newest.clear()
+
+    def _count_again(self, choice: Choice) -> None:
+        """Count the waiting files of each folder, if that is due."""
+        with self._lock:
+            began = self._clock.steady()
+            is_empty = not self._newest and not self._fewest
+            if began < self._count_at and not (is_empty and began >= self._count_empty_at):
+                return
+            # Files that are added from now on may come too late for this count.
+            self._count_at = float("inf")
         now = self._clock.now()
-        return self._ledger.queue.due(now, limit, leased, choice.apart_from, below=below, newest=choice.newest)
+        ids = self._ledger.queue_folders.fewest(now, _COUNTED, self._mappings, choice.apart_from)
+        with self._lock:
+            self._fewest = deque(ids)
+            self._newest.clear()
+            ended = self._clock.steady()
+            pause = _SPARING * (ended - began)
+            was_added = self._count_at < float("inf")
+            self._count_added_at, self._count_empty_at = ended + min(pause / 2, _COUNT_SOON), ended + pause
+            self._count_at = self._count_added_at if was_added else ended + max(pause, _COUNT_EVERY)
+
+    def _due(
+        self,
+        limit: int,
+        choice: Choice,
+        below: int | None,
+        leased: Collection[int],
+        among: Collection[int] | None = None,
+    ) -> list[FileRow]:
+        now, newest = self._clock.now(), choice.newest
+        return self._ledger.queue.due(now, limit, leased, choice.apart_from, below=below, newest=newest, among=among)
 
     def _size_limit(self) -> int | None:
         """Return the size that the next file must stay below; None: any size.
@@ -107,24 +181,25 @@ class UploadQueue:
         long = [size for size in self._leased.values() if size >= LONG]
         return LONG if self._most_long is not None and len(long) >= self._most_long else None
 
-    def _lease_next(self, due: Iterable[FileRow], choice: Choice) -> FileRow | None:
-        """Lease the first free row of those that were read ahead or are `due`; the newest are not read ahead."""
-        rows = deque(due) if choice.newest else self._waiting
-        if not choice.newest:
-            rows.extend(due)
-        below = self._size_limit()
+    def _lease_next(self, rows: deque[FileRow], choice: Choice) -> FileRow | None:
+        """Lease the first free row of those that were read ahead."""
         while rows:
             row = rows.popleft()
-            is_free = (row.destfolderid, row.folded_name) not in self._names and row.id not in self._leased
-            if is_free and row.destfolderid not in choice.apart_from and (below is None or row.size < below):
-                self._leased[row.id] = row.size
-                self._names.add((row.destfolderid, row.folded_name))
+            if self._lease(row, choice):
                 return row
         return None
 
-
-_HAS_WAITED = 20.0
-"""Seconds in the queue after which a file counts as having waited."""
+    def _lease(self, row: FileRow, choice: Choice) -> bool:
+        """Lease a row, unless it is not free."""
+        below = self._size_limit()
+        is_taken = row.id in self._leased or (row.destfolderid, row.folded_name) in self._names
+        if is_taken or row.destfolderid in choice.apart_from or (below is not None and row.size >= below):
+            return False
+        self._leased[row.id] = row.size
+        if choice.newest:
+            self._leased_as_newest.add(row.id)
+        self._names.add((row.destfolderid, row.folded_name))
+        return True
 
 
 class Step(StrEnum):
@@ -140,14 +215,12 @@ class Selection:
 
     def __init__(
         self,
-        clock: Clock,
         upload_queue: UploadQueue,
         circuit_breaker: CircuitBreaker,
         doubt_limit: DoubtLimit,
         being_listed: Callable[[], Collection[str]],
     ) -> None:
         """Start with the oldest file; `being_listed` returns the folders that receive no files now."""
-        self._clock = clock
         self._queue = upload_queue
         self._circuit_breaker = circuit_breaker
         self._doubt_limit = doubt_limit
@@ -187,10 +260,7 @@ class Selection:
         finally:
             if row is None:
                 self._circuit_breaker.leave()
-        waited = self._clock.now() - row.queued_at
-        # A time in the future comes from a clock that has since been set back.
-        has_waited = row.attempts > 0 or not 0 <= waited < _HAS_WAITED
-        self._newest_is_next = has_waited and not self._newest_is_next
+        self._newest_is_next = not self._newest_is_next
         return row
 
     def leave(self) -> None:
@@ -204,7 +274,7 @@ class Selection:
     def give_back(self, row: FileRow) -> None:
         """Let a file be taken again of which nothing was sent."""
         self.leave()
-        self.release(row)
+        self._queue.release(row, is_unsent=True)
         # Its turn was not used, nor that of a lost upload before it.
         self._newest_is_next = True
 

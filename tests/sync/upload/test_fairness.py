@@ -1,11 +1,18 @@
 """What was saved just now does not wait behind all that has waited for long."""
 
+import itertools
+import random
+
 import pytest
 
-from assetsync.model import State
+from assetsync.ledger.rows import FileRow
+from assetsync.ledger.versions import NewVersion
+from assetsync.model import FileStat, State
 from assetsync.sync.upload.queue import LONG, Choice, Step, UploadQueue
+from tests.world import FOLDER
 
 MANY = 200
+BURST = 5000
 
 
 @pytest.fixture
@@ -120,7 +127,7 @@ def test_newest_file_follows_a_lost_upload(world):
     world.scan()
     world.site.uploads.selection.answer_lost(world.row("3"))
     world.send()
-    assert world.posted() == ["3", "0", "1", "2"]
+    assert world.posted() == ["3", "0", "2", "1"]
 
 
 def test_clock_set_back_counts_as_waiting(world, clock):
@@ -140,13 +147,6 @@ def test_every_second_file_is_the_oldest(world, clock):
     clock.advance(61)
     world.send()
     assert world.posted() == ["0", "9", "1", "8", "2", "7", "3", "6", "4", "5"]
-
-
-def test_fresh_files_keep_their_order(world):
-    for number in range(10):
-        world.write(f"{number}", b"%d" % number)
-    world.scan_and_send()
-    assert world.posted() == [f"{number}" for number in range(10)]
 
 
 def test_one_worker_is_kept_for_short_files(world, clock):
@@ -172,3 +172,113 @@ def test_file_is_taken_once_from_either_end(world):
     given = [upload_queue.take(Choice()), upload_queue.take(Choice(newest=True))]
     assert [row.path for row in given] == [b"one", b"two"]
     assert (upload_queue.take(Choice()), upload_queue.take(Choice(newest=True))) == (None, None)
+
+
+def move_in(world, *paths: str) -> None:
+    """Queue files without a tree, in this order."""
+    stat = FileStat(10, 1, 1, 1)
+    versions = [NewVersion(path.encode(), stat, FOLDER, path.rpartition("/")[2], None) for path in paths]
+    world.ledger.versions.enqueue(versions, world.clock.now())
+    world.site.upload_queue.clear()
+
+
+def taken(world, count: int) -> list[str]:
+    """Take so many files, which are sent as far as the queue knows."""
+    found = []
+    for _ in range(count):
+        row = world.site.uploads.selection.take()
+        assert isinstance(row, FileRow)
+        found.append(row.path.decode())
+        world.ledger.store.change("UPDATE files SET state = 'stored' WHERE id = ?", row.id)
+        world.site.uploads.selection.leave()
+        world.site.uploads.selection.release(row)
+    return found
+
+
+def burst(first: int, last: int) -> list[str]:
+    return [f"moved in/{number // 100}/{number:05}.jpg" for number in range(first, last)]
+
+
+def test_file_beside_a_burst_is_second(world):
+    """It was queued in the middle of the burst, so that it is neither the oldest nor the newest."""
+    move_in(world, *burst(0, BURST // 2), "photos/new.jpg", *burst(BURST // 2, BURST))
+    assert taken(world, 3) == ["moved in/0/00000.jpg", "photos/new.jpg", "moved in/0/00001.jpg"]
+
+
+def test_file_saved_during_a_burst_is_second(world):
+    """Files of the burst were read ahead when it was queued."""
+    move_in(world, *burst(0, BURST // 2))
+    taken(world, 6)
+    move_in(world, "photos/new.jpg", *burst(BURST // 2, BURST))
+    assert "photos/new.jpg" in taken(world, 2)
+
+
+def test_file_given_back_keeps_its_turn(world):
+    move_in(world, *burst(0, 100), "photos/a.jpg", "photos/b.jpg")
+    selection = world.site.uploads.selection
+    rows = [selection.take(), selection.take()]
+    assert [row.path for row in rows] == [b"moved in/0/00000.jpg", b"photos/b.jpg"]
+    for row in rows:
+        selection.give_back(row)
+    assert taken(world, 4) == ["photos/b.jpg", "moved in/0/00000.jpg", "photos/a.jpg", "moved in/0/00001.jpg"]
+
+
+def test_file_in_burst_folder_follows_the_burst(world):
+    move_in(world, *burst(0, BURST))
+    taken(world, 6)
+    move_in(world, "moved in/new.jpg")
+    assert "moved in/new.jpg" in taken(world, 2)
+
+
+def test_every_second_turn_is_the_oldest(world):
+    move_in(world, *burst(0, 100))
+    others = []
+    for number in range(20):
+        move_in(world, f"photos {number}/new.jpg")
+        others += taken(world, 2)
+    assert others[0::2] == burst(0, 20)
+    assert others[1::2] == [f"photos {number}/new.jpg" for number in range(20)]
+
+
+def test_slow_count_is_repeated_less_often(world, clock, monkeypatch):
+    counts = []
+    fewest = world.ledger.queue_folders.fewest
+
+    def slowly(*said):
+        clock.advance(3)
+        counts.append(clock.steady())
+        return fewest(*said)
+
+    monkeypatch.setattr(world.ledger.queue_folders, "fewest", slowly)
+    move_in(world, *burst(0, 100))
+    for _ in range(25):
+        taken(world, 2)
+        clock.advance(1)
+    assert len(counts) == 1
+    for number in range(40):
+        move_in(world, f"{number}/new.jpg", f"{number}/newer.jpg")
+        taken(world, 2)
+        clock.advance(1)
+    assert len(counts) > 3
+    assert min(later - sooner for sooner, later in itertools.pairwise(counts)) >= 13
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_file_is_sent_within_its_stated_turns(make_world, clock, seed):
+    """The bound that `explain` prints holds for each file of a queue that nothing is added to."""
+    rng = random.Random(seed)
+    for _ in range(4):
+        world = make_world(folders=[{"path": "a", "destfolderid": "A"}, {"path": "b", "destfolderid": "A"}])
+        stat = FileStat(10, 1, 1, 1)
+        for number in range(30):
+            path = f"{rng.choice('ab')}/{rng.choice(('', 'x/', 'x/y/', 'z/', 'z/'))}{number}".encode()
+            due = clock.now() - rng.randrange(9)
+            world.ledger.versions.enqueue([NewVersion(path, stat, "A", str(number), None)], clock.now(), due_at=due)
+        rows = world.ledger.queue.due(clock.now(), 30)
+        said = {
+            row.path.decode(): world.ledger.queue_folders.most_before(row, clock.now(), world.site.plan.mappings.all)
+            for row in rows
+        }
+        order = taken(world, 30)
+        assert [path for number, path in enumerate(order) if number > said[path]] == []
+        assert min(said.values()) <= 1
