@@ -104,6 +104,9 @@ class Service:
 
         try:
             length = await self._spool(request, spool)
+            if self._board.names_folders:
+                given = in_url | read_form(spool, content_type).fields
+                active = {**active, **self._board.take_for(given.get("destfolderid", ""))}
             return await self._disturbed(active, work)
         finally:
             spool.unlink(missing_ok=True)

@@ -45,11 +45,16 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class FaultRule:
-    """One fault: its kind, operation (None: all), number of times (None: until switched off) and probability."""
+    """One fault: its kind, operation (None: all), number of times (None: until switched off) and probability.
+
+    `every` 5 means each fifth request. With `folder` only uploads into that folder are hit.
+    """
 
     kind: FaultKind
     operation: Operation | None = None
+    folder: str | None = None
     times: Annotated[int, Field(ge=0)] | None = None
+    every: Annotated[int, Field(ge=1)] = 1
     probability: Annotated[float, Field(ge=0, le=1)] = 1.0
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
     status: Annotated[int, Field(ge=200, lt=600)] = 503
@@ -69,28 +74,46 @@ class FaultBoard:
         self._lock = threading.Lock()
         self._random = random.Random(seed)  # noqa: S311 - a repeatable sequence is the purpose
         self._rules: list[FaultRule] = []
+        self._met: list[int] = []  # requests that each rule was asked about
         self.requests: Counter[Operation] = Counter()
 
     def replace(self, rules: Iterable[FaultRule], seed: int | None = None) -> None:
         """Switch on exactly these rules; a seed restarts the random numbers."""
         with self._lock:
             self._rules = list(rules)
+            self._met = [0] * len(self._rules)
             if seed is not None:
                 self._random.seed(seed)
 
+    @property
+    def names_folders(self) -> bool:
+        """Whether a fault is switched on for the uploads into one folder."""
+        return any(rule.folder is not None for rule in self._rules)
+
     def take(self, operation: Operation) -> Active:
         """Count a request; return the faults that hit it, and count them down."""
-        active: dict[FaultKind, FaultRule] = {}
         with self._lock:
             self.requests[operation] += 1
-            for position, rule in enumerate(self._rules):
-                if rule.times == 0 or rule.operation not in (None, operation):
-                    continue
-                if rule.probability < 1 and self._random.random() >= rule.probability:
-                    continue
-                if rule.times is not None:
-                    self._rules[position] = replace(rule, times=rule.times - 1)
-                active[rule.kind] = rule
+            return self._hitting(operation, None)
+
+    def take_for(self, folder: str) -> Active:
+        """Return the faults that hit the upload into a folder besides those of `take`, and count them down."""
+        with self._lock:
+            return self._hitting(Operation.UPLOAD, folder)
+
+    def _hitting(self, operation: Operation, folder: str | None) -> Active:
+        active: dict[FaultKind, FaultRule] = {}
+        for position, rule in enumerate(self._rules):
+            if rule.times == 0 or rule.operation not in (None, operation) or rule.folder != folder:
+                continue
+            self._met[position] += 1
+            if self._met[position] % rule.every:
+                continue
+            if rule.probability < 1 and self._random.random() >= rule.probability:
+                continue
+            if rule.times is not None:
+                self._rules[position] = replace(rule, times=rule.times - 1)
+            active[rule.kind] = rule
         return active
 
     def listing(self) -> list[dict[str, object]]:

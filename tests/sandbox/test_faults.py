@@ -18,6 +18,20 @@ def test_status_fault_has_two_positions(caller, kept, count):
     assert (caller.upload().status_code, stored(caller)) == (502, count)
 
 
+def test_fault_hits_each_fifth_request(caller):
+    caller.sandbox.set_faults(FaultRule(kind=FaultKind.STATUS, operation=Operation.UPLOAD, status=500, every=5))
+    assert [caller.upload().status_code for _ in range(11)] == [*[200] * 4, 500, *[200] * 4, 500, 200]
+    assert stored(caller) == 9
+
+
+def test_fault_hits_one_folder(caller):
+    other = caller.sandbox.create_folder("other")
+    caller.sandbox.set_faults(FaultRule(kind=FaultKind.STATUS, folder=other, times=1))
+    assert [caller.upload().status_code, caller.upload(destfolderid=other).status_code] == [200, 503]
+    assert caller.upload(destfolderid=other).status_code == 200
+    assert caller.search("x").status_code == 200
+
+
 @pytest.mark.parametrize(("kept", "count"), [(False, 0), (True, 1)])
 def test_html_fault_replaces_answer_with_200(caller, kept, count):
     caller.sandbox.set_faults(FaultRule(kind=FaultKind.HTML, stored=kept))
