@@ -39,6 +39,12 @@ class Actions:
         self._sim.last_path = value if verb in ("rename", "link", "copy") else path  # type: ignore[assignment]
         return done is not False
 
+    def _many(self, first: int, count: int) -> None:
+        """Let many files of unlike content come at once, as many for one folder of the service as for the other."""
+        for number in range(first, first + count):
+            folder = "acbc"[number % 4]
+            self._sim.files.write(f"{folder}/{number}.bin", b"%d " % number * (1 + number % 7))
+
     def _record(self) -> None:
         self._sim.recording.goes_on = True
         self._sim.recording.write()

@@ -15,7 +15,7 @@ from assetsync.service.search import like_pattern
 
 from .sim_answers import KEY, md5
 from .sim_tree import CONTENTS, PATHS
-from .sim_values import GRACE, Post, Stored
+from .sim_values import Post, Stored
 
 if TYPE_CHECKING:
     from .simulation import Simulation
@@ -160,7 +160,9 @@ class Checks:
             if not any(assetid in known for known in (service.assets, service.given, service.deleted)):
                 raise Violation(f"I3: {assetid} never came from the service")
         workers = simulation.config.upload.workers
-        if doubts > _MOST_DOUBTS * workers + service.phantoms or sending > workers + _BY_HAND:
+        # Of what was accepted lately, half may be in doubt; folders that accept nothing have a limit of their own.
+        more = len(service.assets) // 2 + 4 * workers if simulation.variant.default_limits else 0
+        if doubts > _MOST_DOUBTS * workers + service.phantoms + more or sending > workers + _BY_HAND:
             raise Violation(f"I6: {doubts} doubts, {sending} on their way")
         if len(simulation.watch_queue) > 2 * len(PATHS) or len(simulation.site.settling) > 2 * len(PATHS):
             raise Violation("I6: watch_queue or settling files pile up")
@@ -189,7 +191,7 @@ class Checks:
                 continue
             after = [at for at in answered if at >= last]
             counted = [first, *(at for at in answered if at < last), *after[:1]]
-            most = GRACE / 2 + SLOW_GAP * (row["grace_slow"] or 0.0)
+            most = self._simulation.config.upload.doubt_grace / 2 + SLOW_GAP * (row["grace_slow"] or 0.0)
             if not after or any(later - earlier > most for earlier, later in pairwise(counted)):
                 raise Violation(f"I2: the grace of {row['sent_name']} counts look-ups that were not answered")
 

@@ -9,6 +9,7 @@ from assetsync.model import State
 from .sim_answers import md5
 from .sim_checks import Violation
 from .sim_curated import judge_curated
+from .sim_partial import arrives_within, judge_partial
 from .sim_restless import judge_restless
 from .sim_sidecars import judge_sidecars
 from .sim_tree import FOLDERS
@@ -67,19 +68,21 @@ def quiet(simulation: "Simulation") -> None:
             if simulation.variant.curated and (number < _OFTEN or number % _OFTEN == 0):
                 simulation.start("read-back", simulation.audit, 1_000_000)
         simulation.guarded(simulation.look, "look")
-        simulation.send_all()
+        is_sending = simulation.send_all()
         simulation.start("read-back", simulation.read_back, 1_000_000)
         simulation.checks.always()
         rested = rested + 1 if _rests(simulation) else 0
         if within is not None and not arrived and _has_arrived(simulation):
             arrived = True
+            service.habits.refusing = ""
             simulation.note(f"---- arrived after {simulation.clock.true - began:.0f} s")
         # A scan lies within these rounds, and nothing came of it.
         if rested > _SCAN_EVERY:
             simulation.note(f"---- at rest after {simulation.clock.true - began:.0f} s")
             service.mend_searches()
+            service.mend_uploads()
             return
-        simulation.clock.advance(_pause(simulation))
+        simulation.clock.advance(0.01 if is_sending else _pause(simulation))
         began += _pass_half_a_day(simulation)
     left = [(r.path.decode(), r.state, r.reason, r.detail) for r in _all(simulation) if r.state in _UNRESTED]
     after = f"{number + 1} rounds, {simulation.clock.true - began:.0f} s"
@@ -100,7 +103,9 @@ def _pass_half_a_day(simulation: "Simulation") -> float:
 
 
 def _arrives_within(simulation: "Simulation") -> float | None:
-    """Give the seconds within which all must have arrived, None where no searches fail."""
+    """Give the seconds within which all must have arrived, None where nothing fails."""
+    if simulation.variant.default_limits:
+        return arrives_within(simulation)
     share = simulation.variant.failing
     if not share and not simulation.variant.failing_each:
         return None
@@ -110,7 +115,12 @@ def _arrives_within(simulation: "Simulation") -> float | None:
 
 
 def _has_arrived(simulation: "Simulation") -> bool:
-    return not any(row.state in _ON_THE_WAY and row.wanted != "unmapped" for row in _all(simulation))
+    """Whether nothing is on its way, but for the files of a folder into which every upload fails."""
+    refusing = simulation.service.habits.refusing
+    return not any(
+        row.state in _ON_THE_WAY and row.wanted != "unmapped" and row.destfolderid != refusing
+        for row in _all(simulation)
+    )
 
 
 def _rests(simulation: "Simulation") -> bool:
@@ -182,6 +192,7 @@ def judge(simulation: "Simulation") -> None:
     judge_sidecars(simulation)
     judge_curated(simulation)
     judge_restless(simulation)
+    judge_partial(simulation)
     simulation.checks.counted()
     simulation.checks.secret()
 

@@ -375,9 +375,32 @@ OF_BY_HAND: tuple[Callable[[Patch], None], ...] = (a_running_command_is_taken_fo
 """Those that show only where files are uploaded by hand."""
 
 
+def an_answered_500_is_no_answer(patch: Patch) -> None:
+    """Wait after the application's own 500 as long as after a lost answer."""
+    read = core_outcome.read_upload_answer
+    patch.setattr(
+        uploads,
+        "read_upload_answer",
+        lambda reply, left, **said: replace(read(reply, left, **said), answered=False),
+    )
+
+
+def accepted_uploads_allow_no_doubts(patch: Patch) -> None:
+    """Stop at the least limit on doubts, however many uploads are accepted."""
+    made = core_doubt.DoubtLimits.of
+    patch.setattr(
+        core_doubt.DoubtLimits,
+        "of",
+        lambda doubts, accepted, folders, workers: made(doubts, dict.fromkeys(accepted, 1), folders, workers),
+    )
+
+
 OF_FAILING = (
     (an_unanswered_look_up_counts, "more_than_half", "I2: the grace of"),
     (a_failed_search_is_not_repeated, "each_third", "I7: not at rest"),
     (a_round_is_thrown_away_whole, "more_than_half", "I7: not at rest"),
 )
 """Those that show where searches fail now and then, each with the kind that shows it, and how."""
+
+OF_PARTIAL = ((an_answered_500_is_no_answer, "I7: not at rest"), (accepted_uploads_allow_no_doubts, "I12"))
+"""Those that show where some uploads fail under the default limits, and how."""

@@ -49,6 +49,13 @@ class Variant:
     """The share of searches that fail at random, also in the quiet time."""
     failing_each: int = 0
     """One search in so many fails, in step with the rounds of look-ups; 0 is none."""
+    upload_takes: float = 0.0
+    refusing_each: int = 0
+    """One upload in so many is answered by 500 and not stored, also in the quiet time; 0 is none."""
+    refusing: str = ""
+    """The folder of the service into which every upload is."""
+    default_limits: bool = False
+    """Whether grace, time-out and workers are those of the default configuration."""
 
     def habits(self) -> Habits:
         return Habits(
@@ -65,6 +72,9 @@ class Variant:
             lag=self.lag,
             failing=self.failing,
             failing_each=self.failing_each,
+            upload_takes=self.upload_takes,
+            refusing_each=self.refusing_each,
+            refusing=self.refusing,
         )
 
 

@@ -47,6 +47,7 @@ class SimService(httpx.BaseTransport):
         self.hangs = False
         self._numbers = 0
         self._searches = 0
+        self._uploads = 0
         self._chance = random.Random(repr(habits))
         self._wiped_at: float | None = None
 
@@ -210,6 +211,12 @@ class SimService(httpx.BaseTransport):
             return xml(1, "File already exists in Razuna", post.name)
         if self.habits.limit and post.size > self.habits.limit:
             return response(PAGE, "text/html", 413)
+        self._clock.advance(self.habits.upload_takes)
+        self._uploads += 1
+        each = self.habits.refusing_each
+        if post.folder == self.habits.refusing or (each > 0 and self._uploads % each == 0):
+            self.note("  answered by 500, not stored")
+            return response(PAGE, "text/html", 500)
         match plan.kind:
             case "cut":
                 return self._cut(post, request)
@@ -321,6 +328,10 @@ class SimService(httpx.BaseTransport):
     def mend_searches(self) -> None:
         """Let searches fail no more."""
         self.broken_searches, self.habits.failing, self.habits.failing_each = 0, 0.0, 0
+
+    def mend_uploads(self) -> None:
+        """Let uploads fail no more."""
+        self.habits.refusing_each, self.habits.refusing = 0, ""
 
     def _fails(self) -> bool:
         self._searches += 1

@@ -64,7 +64,8 @@ class Habits:
     With `renames` a workflow gives each upload a name of its own.
     Files of more than `limit` bytes get an error page, until all is quiet; 0 is none. It shows what was stored `lag`
     seconds ago. Of its searches this share fails (`failing`), or each of so many (`failing_each`, 0 is none), until all
-    is at rest.
+    is at rest. An upload takes `upload_takes` seconds. Each of so many (`refusing_each`, 0 is none), or all into a
+    folder (`refusing`), are answered by 500 and not stored, until all is at rest.
     """
 
     gives_md5: bool = True
@@ -80,3 +81,6 @@ class Habits:
     lag: float = 0.0
     failing: float = 0.0
     failing_each: int = 0
+    upload_takes: float = 0.0
+    refusing_each: int = 0
+    refusing: str = ""

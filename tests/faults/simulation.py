@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -131,7 +132,7 @@ class Simulation:
     # Starting and stopping.
 
     def _config(self) -> SiteConfig:
-        said = {
+        said: dict[str, Any] = {
             "site": "sim",
             "root": str(self.base / "root"),
             "ledger": str(self.base / "ledger.db"),
@@ -150,6 +151,8 @@ class Simulation:
             "schedule": {"index": "60s", "verify": "60s"},
             "policy": {"on_remote_missing": "upload" if self.variant.resends else "report"},
         }
+        if self.variant.default_limits:
+            del said["service"]["read_timeout"], said["upload"]
         file = self.base / "site.yaml"
         file.write_text(json.dumps(said))
         return load_config(file, {})
@@ -352,14 +355,19 @@ class Simulation:
         self.start(idle[0].name, work, marks)
         return True
 
-    def send_all(self) -> None:
-        """Let idle senders work until nothing more is due."""
+    def send_all(self) -> bool:
+        """Let idle senders work until nothing more is due; return whether more may be.
+
+        Where uploads take their time they send for a second, so that look-ups come between them.
+        """
         sent: object = Step.WORKED
-        while sent is Step.WORKED:
+        until = self.clock.true + (1.0 if self.variant.upload_takes else float("inf"))
+        while sent is Step.WORKED and self.clock.true < until:
             idle = [f for f in self.baton.fibers.values() if f.name.startswith("send") and not f.busy]
             if not idle or not self.send(1_000):
-                return
+                return False
             sent = None if idle[0].busy else idle[0].result
+        return sent is Step.WORKED
 
     def read_back(self) -> None:
         """Do what the daemon's reading loop does in a pass."""

@@ -18,6 +18,7 @@ I8  What the ledger has counted is what a count of its rows gives.
 I9  What the service was told of a file is what the tree says of it in the end, or the difference is listed as drift.
 I10 An asset that people moved to another folder is told of, and not sent again; nor is one that they renamed.
 I11 A file that changes during each of its uploads leaves three damaged assets, and one more with each hour.
+I12 While some uploads fail, the others are stored at the rate of the service, under the default limits.
 
 A failing seed is made as small as it can be and printed with its trace. `ASSETSYNC_SEED` sets the first seed, `--long`
 runs 10,000 schedules and searches for each mutant among them.
@@ -47,6 +48,7 @@ from .sim_mutants import (
     OF_FAILING,
     OF_LAGGING,
     OF_NAMELESS,
+    OF_PARTIAL,
     OF_SIDECARS,
     OF_SIMILAR,
     a_clean_stop_needs_no_confirmation,
@@ -57,6 +59,7 @@ from .sim_mutants import (
     no_exclusive_names,
 )
 from .sim_nameless import nameless_schedule
+from .sim_partial import PARTIAL, partial_schedule
 from .sim_restless import restless_schedule
 from .sim_restored import restored_schedule, rolled_back_schedule
 from .sim_run import explain, explained, failure, run, shrink
@@ -79,6 +82,7 @@ SHORT_NAMELESS, LONG_NAMELESS = 16, 3000
 SHORT_LATE, LONG_LATE = 16, 3000
 SHORT_ROLLED_BACK, LONG_ROLLED_BACK = 12, 3000
 SHORT_FAILING, LONG_FAILING = 12, 3000
+SHORT_PARTIAL, LONG_PARTIAL = 3, 1000
 REACH = 400
 """Within so many seeds a mutant must be found."""
 KNOWN = {
@@ -98,15 +102,15 @@ KNOWN = {
     "a_beginning_is_proof": 571,
     "what_is_over_has_left_nothing": 367,
     "a_sidecar_is_only_read": 20262013,
-    "a_change_after_the_look_is_not_told": 20261660,
-    "what_is_to_be_replaced_is_taken": 20261233,
+    "a_change_after_the_look_is_not_told": 20263439,
+    "what_is_to_be_replaced_is_taken": 20261347,
     "a_copy_is_believed": 77,
     "changes_are_forgotten": 1,
-    "a_clean_stop_needs_no_confirmation": 17,
+    "a_clean_stop_needs_no_confirmation": 27,
     "what_a_folder_does_not_show_is_missing": 20261148,
     "names_are_taken_for_kept": 20261128,
     "only_whole_names_resemble": 20261125,
-    "a_name_of_two_is_proof": 20261247,
+    "a_name_of_two_is_proof": 20261303,
     "a_running_command_is_taken_for_ended": 7400008,
     "equal_content_is_sent_by_hand": 7400043,
     "a_look_up_is_as_new_as_it_looks": 20261133,
@@ -114,7 +118,9 @@ KNOWN = {
     "a_gateway_timeout_is_an_end": 20261122,
     "an_unanswered_look_up_counts": 20261138,
     "a_failed_search_is_not_repeated": 20261121,
-    "a_round_is_thrown_away_whole": 20261126,
+    "a_round_is_thrown_away_whole": 20261127,
+    "an_answered_500_is_no_answer": 10,
+    "accepted_uploads_allow_no_doubts": 11,
 }
 """A seed that finds the mutant: the search begins there, so that it is short while nothing has changed.
 
@@ -315,6 +321,18 @@ def test_failing_searches_leave_progress(kind, request: pytest.FixtureRequest):
 @pytest.mark.parametrize(("mutant", "kind", "says"), OF_FAILING)
 def test_failing_searches_need_this_rule(mutant, kind, says, monkeypatch: pytest.MonkeyPatch):
     _needs(mutant, lambda seed: failing_schedule(seed, kind), says, monkeypatch)
+
+
+@pytest.mark.parametrize("kind", PARTIAL)
+def test_partial_failures_leave_progress(kind, request: pytest.FixtureRequest):
+    """The other uploads go on at their rate, and all files arrive within a bounded time."""
+    count = LONG_PARTIAL if request.config.getoption("--long") else SHORT_PARTIAL
+    _find_none(lambda seed: partial_schedule(seed, kind), count)
+
+
+@pytest.mark.parametrize(("mutant", "says"), OF_PARTIAL)
+def test_partial_failures_need_this_rule(mutant, says, monkeypatch: pytest.MonkeyPatch):
+    _needs(mutant, lambda seed: partial_schedule(seed, "each_fifth"), says, monkeypatch)
 
 
 def test_failing_schedule_is_minimised():
