@@ -67,8 +67,9 @@ class DoubtLimits:
     Folders that accept uploads share `most` doubts; if there are several, none has more than half of them. A folder
     that accepted nothing lately, while others did, takes no upload while one is in doubt; such folders count apart and
     have no more than `apart` doubts together. While no folder accepts any, as in the first seconds of a site, all share
-    the limit: no folder is worse than the others. `held` folders take no upload. `held_for_waiting` folders take only files that were saved
-    just now, for which a quarter of a folder's limit is reserved. With `is_full` no folder takes any upload.
+    the limit: no folder is worse than the others. `held` folders take no upload. `held_for_waiting` folders take only
+    files that were saved just now, for which a quarter of a folder's limit is reserved. With `is_full` no folder takes
+    any upload.
     """
 
     most: int
