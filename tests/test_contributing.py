@@ -27,5 +27,5 @@ def test_rules_refer_to_existing_files():
     assert [name for name in named if not (ROOT / "assetsync" / name).is_file()] == []
 
 
-def test_it_takes_at_most_180_lines():
-    assert len((ROOT / "CONTRIBUTING.md").read_text("utf-8").splitlines()) <= 180
+def test_it_takes_at_most_200_lines():
+    assert len((ROOT / "CONTRIBUTING.md").read_text("utf-8").splitlines()) <= 200

@@ -96,8 +96,10 @@ def braked(world):
         (
             [queued, lambda world: held_up(world, decided_in=-1)],
             Level.UNDER_WAY,
-            "Stopped by uploads in doubt for 4 min (the next is decided once look-ups prove what became of it);"
-            " 1 pending.",
+            (
+                "Stopped by uploads in doubt for 4 min (the next is decided once look-ups prove what became of it);"
+                " 1 pending."
+            ),
         ),
         (
             [queued, lambda world: held_up(world, everything=False)],
