@@ -68,14 +68,17 @@ class DoubtLimits:
     that accepted nothing lately, while others did, takes no upload while one is in doubt; such folders count apart and
     have no more than `apart` doubts together. While no folder accepts any, as in the first seconds of a site, all share
     the limit: no folder is worse than the others. `held` folders take no upload. `held_for_waiting` folders take only
-    files that were saved just now, for which a quarter of a folder's limit is reserved. With `is_full` no folder takes
-    any upload.
+    files that were saved just now, for which a quarter of a folder's limit is reserved. `accepting` folders accepted
+    an upload lately. `one_at_a_time` folders take one upload after the other, so that a folder that fails has one doubt
+    and not one of each worker. With `is_full` no folder takes any upload.
     """
 
     most: int
     apart: int
     held: frozenset[str] = frozenset()
     held_for_waiting: frozenset[str] = frozenset()
+    accepting: frozenset[str] = frozenset()
+    one_at_a_time: frozenset[str] = frozenset()
     is_full: bool = False
 
     @classmethod
@@ -90,7 +93,8 @@ class DoubtLimits:
         apart = _PER_WORKER * workers
         most = min(MOST_DOUBTS, max(apart, sum(accepted.values()) // 2))
         known = {*folders, *doubts}
-        sharing = {folder for folder in known if accepted.get(folder)} or known
+        accepting = frozenset(folder for folder in known if accepted.get(folder))
+        sharing = accepting or known
         shared = sum(doubts.get(folder, 0) for folder in sharing)
         others = sum(doubts.values()) - shared
         in_one = most // 2 if len(sharing) > 1 else most
@@ -104,7 +108,8 @@ class DoubtLimits:
 
         held = frozenset(folder for folder in folders if is_held(folder, in_one))
         waiting = frozenset(folder for folder in folders if is_held(folder, 3 * in_one // 4))
-        return cls(most, apart, held, waiting, is_full=len(held) == len(set(folders)))
+        one_at_a_time = frozenset(folders) - sharing
+        return cls(most, apart, held, waiting, accepting, one_at_a_time, is_full=len(held) == len(set(folders)))
 
 
 def accepted_within(longest_grace: float) -> float:

@@ -534,3 +534,8 @@ def test_unsure_asset_elsewhere_may_have_been_moved():
 def test_unanswered_folders_keep_the_grace():
     verdict = unanswered(NOT_THERE)
     assert (verdict.judgement, verdict.counts_for_grace, verdict.suspected) == (Judgement.WAIT, True, ("5",))
+
+
+@pytest.mark.parametrize(("accepted", "one_at_a_time"), [({}, ""), ({A: 1}, "BC"), ({A: 1, B: 1, C: 1}, "")])
+def test_unproven_folder_takes_one_at_a_time(accepted, one_at_a_time):
+    assert DoubtLimits.of({}, accepted, [A, B, C], 4).one_at_a_time == frozenset(one_at_a_time)

@@ -231,15 +231,19 @@ class DoubtLimit:
         """Record an accepted upload; does not block."""
         self._accepted.add(destfolderid)
         self._failing.accepted(destfolderid)
+        if destfolderid not in self._limits.accepting:
+            self._uncounted = 0
 
-    def oldest_and_newest(self, apart_from: Collection[str], *, anew: bool = False) -> tuple[Choice, Choice]:
+    def oldest_and_newest(
+        self, apart_from: Collection[str], busy: Collection[str] = (), *, anew: bool = False
+    ) -> tuple[Choice, Choice]:
         """Return which of the oldest due files, and which of the newest, may be sent.
 
-        Folders in `apart_from` are left out. With `anew` the doubts are counted again; otherwise the last count
-        decides.
+        Folders in `apart_from` are left out, and those of the `busy` folders that take one file at a time. With `anew`
+        the doubts are counted again; otherwise the last count decides.
         """
         limits = self.count() if anew else self._limits
-        apart = (*apart_from, *self._failing.paused())
+        apart = (*apart_from, *self._failing.paused(), *limits.one_at_a_time.intersection(busy))
         return Choice((*apart, *limits.held_for_waiting)), Choice((*apart, *limits.held), newest=True)
 
 

@@ -85,6 +85,11 @@ class UploadQueue:
             if row.folded_name in map(_FOLDED_NAME, self._newest):
                 self._put_back()
 
+    def busy_folders(self) -> set[str]:
+        """Return the destination folders of the leased rows."""
+        with self._lock:
+            return {destfolderid for destfolderid, _ in self._names}
+
     def clear(self) -> None:
         """Forget what was read ahead, after the queue was changed from outside."""
         with self._lock:
@@ -253,7 +258,7 @@ class Selection:
         try:
             if not self._doubt_limit.takes_one() or not self.may_send():
                 return Step.PAUSED
-            oldest, newest = self._doubt_limit.oldest_and_newest(self._being_listed())
+            oldest, newest = self._doubt_limit.oldest_and_newest(self._being_listed(), self._queue.busy_folders())
             row = self._queue.take(*((newest, oldest) if self._newest_is_next else (oldest, newest)))
             if row is None:
                 return Step.IDLE

@@ -54,6 +54,17 @@ def test_new_folder_has_one_doubt_at_a_time(world):
     assert (doubts(world), sent(world, "F0")) == ({"F0": 1}, 1)
 
 
+def test_workers_send_one_file_into_new_folder(world):
+    """A folder that accepted nothing gets one upload, however many workers are free."""
+    fill(world, "F0", 3)
+    selection = world.site.uploads.selection
+    row = selection.take()
+    assert row.destfolderid == "F0"
+    assert selection.take() is Step.IDLE
+    selection.accepted(row)
+    assert selection.take().destfolderid == "F0"
+
+
 def test_decided_doubt_frees_its_folder(world):
     fill(world, "F0", 2)
     fail_in(world, "F0")
