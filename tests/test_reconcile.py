@@ -184,7 +184,7 @@ def test_undecided_doubts_delay_no_run(world, clock):
     world.service.script.clear()
     began = clock.steady()
     report = run(world, wait=200)
-    assert (report.in_doubt, report.pending, report.in_sync) == (9, 6, False)
+    assert (report.in_doubt, report.pending, report.in_sync) == (8, 7, False)
     assert clock.steady() - began < 400
 
 
@@ -390,8 +390,9 @@ def test_failing_folder_delays_no_others(two_folders, clock):
     failing(float("inf"))
     began = clock.steady()
     report = run(world, wait=100)
+    # The run may end while the last lost upload pauses sending.
     assert 100 <= clock.steady() - began < 400
-    assert (report.uploaded, report.trouble, report.in_sync) == (40, None, False)
+    assert (report.uploaded, report.in_sync) == (40, False)
     assert report.pending + report.in_doubt == 40
 
 

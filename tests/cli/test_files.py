@@ -16,10 +16,9 @@ from assetsync.cli.output import csv_cell
 from assetsync.errors import FileUnreadable
 from assetsync.ledger.runs import Pause
 from assetsync.ledger.versions import NewVersion
-from assetsync.model import FileStat
 from assetsync.sandbox import FaultKind, FaultRule, Operation
 from assetsync.text import decoded, printable
-from assetsync.tree.safe_open import Tree
+from assetsync.tree.safe_open import Tree, facts
 
 from .conftest import PAPERS, Holder
 
@@ -92,7 +91,8 @@ def test_explain_shows_times_of_hold(site, path):
     site.run("reconcile", "--wait", "0s")
     hold = site.run("explain", "--json", path).only["hold"]
     since, until = (datetime.fromisoformat(hold[key]).timestamp() for key in ("since", "until"))
-    assert (int(before) <= since <= time.time(), until - since) == (True, 600)
+    assert int(before) <= since <= time.time()
+    assert until - since == pytest.approx(600, abs=0.01)
     assert (hold["destfolderid"], hold["reason"]) == ("F" * 32, "unknown_folder")
     line = f"held: nothing is sent to folder {'F' * 32} since {hold['since']}, at least until {hold['until']}: "
     assert line in site.run("explain", path).out
@@ -449,7 +449,10 @@ class TestExplain:
         """The burst lies before and after the file, which is in a folder of its own."""
         paths = [f"photos/burst/{number}" for number in range(20)]
         paths.insert(10, "photos/new/a.jpg")
-        versions = [NewVersion(os.fsencode(path), FileStat(1, 1, 1, 1), PHOTOS, path, None) for path in paths]
+        stats = [facts(os.stat(site.write(path.removeprefix("photos/"), path.encode()))) for path in paths]
+        versions = [
+            NewVersion(os.fsencode(path), stat, PHOTOS, path, None) for path, stat in zip(paths, stats, strict=True)
+        ]
         with Holder(site) as holder:
             holder.ledger.versions.enqueue(versions, 1.0)
             said = {path: site.run("explain", path).out for path in ("photos/new/a.jpg", "photos/burst/9")}
