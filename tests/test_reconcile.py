@@ -390,8 +390,8 @@ def test_failing_folder_delays_no_others(two_folders, clock):
     failing(float("inf"))
     began = clock.steady()
     report = run(world, wait=100)
-    # The run may end while the last lost upload pauses sending.
-    assert 100 <= clock.steady() - began < 400
+    # Twenty uploads into F1 may be in doubt, each after a pause; the run may end in one of them.
+    assert 100 <= clock.steady() - began < 600
     assert (report.uploaded, report.in_sync) == (40, False)
     assert report.pending + report.in_doubt == 40
 

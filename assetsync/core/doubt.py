@@ -98,13 +98,13 @@ class DoubtLimits:
         shared = sum(doubts.get(folder, 0) for folder in sharing)
         others = sum(doubts.values()) - shared
         in_one = most // 2 if len(sharing) > 1 else most
-        is_full = shared + others >= MOST_DOUBTS
+        at_maximum = shared + others >= MOST_DOUBTS
 
-        def is_held(folder: str, in_one: int) -> bool:
+        def is_held(folder: str, limit: int) -> bool:
             count = doubts.get(folder, 0)
             if folder in sharing:
-                return is_full or shared >= most or count >= in_one
-            return is_full or others >= apart or count > 0
+                return at_maximum or shared >= most or count >= limit
+            return at_maximum or others >= apart or count > 0
 
         held = frozenset(folder for folder in folders if is_held(folder, in_one))
         waiting = frozenset(folder for folder in folders if is_held(folder, 3 * in_one // 4))
@@ -115,8 +115,8 @@ class DoubtLimits:
 def accepted_within(longest_grace: float) -> float:
     """Return the seconds within which accepted uploads count for the limits; `longest_grace`: of the open doubts.
 
-    Half of what is accepted while two graces pass may be in doubt, so that uploads that fail now and then, and are
-    decided after their graces, do not stop the others.
+    Half of the uploads accepted within two graces may be in doubt. So occasional failures, each decided after its
+    grace, do not stop the others.
     """
     return max(_ACCEPTED_WITHIN, 2 * longest_grace)
 

@@ -38,7 +38,10 @@ _FOLDERS_IN_A_ROW = 3
 
 
 class Choice(NamedTuple):
-    """The rows to take from: the oldest due, or the `newest` never tried; without the folders in `apart_from`."""
+    """Which rows to take: the oldest that are due, or with `newest` the newest that were never tried.
+
+    Folders in `apart_from` are left out.
+    """
 
     apart_from: Collection[str] = ()
     newest: bool = False
@@ -96,11 +99,12 @@ class AcceptedUploads:
             read = self._read(seconds)
             with self._lock:
                 self._slots, self._reaches = read, seconds
-        first = int((self._clock.steady() - seconds) // _SLOT)
+        steady = self._clock.steady()
+        oldest, first = (int((steady - each) // _SLOT) for each in (self._reaches, seconds))
         with self._lock:
-            for slot in [slot for slot in self._slots if slot < first]:
+            for slot in [slot for slot in self._slots if slot < oldest]:
                 del self._slots[slot]
-            return sum(self._slots.values(), Counter())
+            return sum((each for slot, each in self._slots.items() if slot >= first), Counter())
 
     def _read(self, seconds: float) -> dict[int, Counter[str]]:
         now, steady = self._clock.now(), self._clock.steady()
@@ -111,9 +115,10 @@ class AcceptedUploads:
 
 
 class FailingFolders:
-    """Pauses of folders whose uploads are answered and fail one after the other.
+    """Pauses of folders whose uploads are answered and fail.
 
-    An accepted upload ends a pause, as one that comes to its end does, and only failures after it make the next longer.
+    After three failures in a row each further one makes the pause longer, up to 30 s. An accepted upload ends the pause
+    and the row. Failures during a pause do not count: those uploads began before it.
     """
 
     def __init__(self, steady: Callable[[], float]) -> None:
@@ -363,9 +368,10 @@ class CircuitBreaker:
         self._close()
 
     def post_failed(self, destfolderid: str) -> bool:
-        """Record that a POST was answered and failed; return True if that is no matter of its folder alone.
+        """Record that a POST was answered and failed.
 
-        It is if POSTs into several folders failed one after the other. Otherwise the answer counts as any other.
+        Return True if POSTs into three folders failed without a success between them: the service fails, not the
+        folder.
         """
         self._failed_in.add(destfolderid)
         if len(self._failed_in) >= _FOLDERS_IN_A_ROW:

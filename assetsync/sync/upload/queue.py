@@ -232,6 +232,8 @@ class Selection:
         self._being_listed = being_listed
         # Not locked: no harm is done if two threads take the newest file in a row.
         self._newest_is_next = False
+        # The folders whose uploads got no valid answer since one was accepted: others go first.
+        self._lost_in: frozenset[str] = frozenset()
         self.may_send: Callable[[], bool] = lambda: True
         """Return whether the upload window is open."""
 
@@ -258,8 +260,13 @@ class Selection:
         try:
             if not self._doubt_limit.takes_one() or not self.may_send():
                 return Step.PAUSED
-            oldest, newest = self._doubt_limit.oldest_and_newest(self._being_listed(), self._queue.busy_folders())
-            row = self._queue.take(*((newest, oldest) if self._newest_is_next else (oldest, newest)))
+            busy, apart_from = self._queue.busy_folders(), self._being_listed()
+            choices = [(*apart_from, *self._lost_in), apart_from] if self._lost_in else [apart_from]
+            for left_out in choices:
+                oldest, newest = self._doubt_limit.oldest_and_newest(left_out, busy)
+                row = self._queue.take(*((newest, oldest) if self._newest_is_next else (oldest, newest)))
+                if row is not None:
+                    break
             if row is None:
                 return Step.IDLE
         finally:
@@ -289,6 +296,7 @@ class Selection:
 
     def accepted(self, row: FileRow) -> None:
         """Record an accepted upload."""
+        self._lost_in = frozenset()
         self._doubt_limit.accepted(row.destfolderid)
 
     def doubted(self) -> None:
@@ -296,11 +304,12 @@ class Selection:
         self._doubt_limit.doubted()
 
     def answer_lost(self, row: FileRow, *, answered: bool = False) -> None:
-        """Record an upload without a valid answer: the next file is one of the newest. May block, as `doubted` does.
+        """Record an upload without a valid answer: the next file is one of another folder, if there is one.
 
-        If it was `answered`, its folder slows down.
+        If it was `answered`, its folder slows down. May block, as `doubted` does.
         """
         self._newest_is_next = True
+        self._lost_in |= {row.destfolderid}
         if answered:
             self._doubt_limit.failed(row.destfolderid)
         self._doubt_limit.doubted()

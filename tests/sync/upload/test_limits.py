@@ -65,6 +65,29 @@ def test_workers_send_one_file_into_new_folder(world):
     assert selection.take().destfolderid == "F0"
 
 
+def test_other_folder_follows_a_lost_upload(world):
+    """Its folder has the fewest waiting files and the oldest one: it would have both turns."""
+    for folder, count in (("F0", 3), ("F3", 9)):
+        for number in range(1, count):
+            world.write(f"{folder}/{number}", f"{folder} {number}".encode())
+    world.scan()
+    selection = world.site.uploads.selection
+    lost = selection.take()
+    assert lost.destfolderid == "F0"
+    selection.leave()
+    selection.release(lost)
+    selection.answer_lost(lost)
+    assert selection.take().destfolderid == "F3"
+
+
+def test_longer_span_counts_earlier_uploads(world, clock):
+    accepted = AcceptedUploads(world.ledger.doubts, clock)
+    accepted.within(3000)
+    accepted.add("F0")
+    clock.advance(1000)
+    assert [accepted.within(seconds)["F0"] for seconds in (3000, 600, 3000)] == [1, 0, 1]
+
+
 def test_decided_doubt_frees_its_folder(world):
     fill(world, "F0", 2)
     fail_in(world, "F0")
