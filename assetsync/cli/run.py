@@ -3,8 +3,10 @@
 The work of the daemon is left to `daemon`.
 """
 
+import ctypes
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -27,6 +29,9 @@ from assetsync.parts import expect_root, make_service
 
 log = structlog.get_logger(__name__)
 
+_M_ARENA_MAX = -8
+"""The parameter of mallopt(3) that limits the heaps among which the C library spreads threads."""
+
 _FIXED = "`{}` identifies the site: restart the daemon to change it"
 
 
@@ -48,6 +53,7 @@ def command(path: Path) -> int:
     signals = Signals(notifier)
     # First: the configuration is read after each signal that arrives from now on, or again.
     signals.take()
+    _limit_heaps()
     config, key = _read(path)
     _log_as(config)
     if (unknown := zone_warning(os.environ)) is not None:
@@ -68,6 +74,16 @@ def command(path: Path) -> int:
             return INTERRUPTED if ended is Ended.INTERRUPTED else OK
         _log_as(following[-1][0])
         log.info("configuration reloaded")
+
+
+def _limit_heaps() -> None:
+    """Let all threads allocate from two heaps, where the C library has this limit.
+
+    By default new threads get up to 16 heaps on two cores. Each of them keeps most of what its threads ever used: a
+    daemon grew by 45 MB within an hour.
+    """
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
 
 def _read_again(path: Path, following: list[tuple[SiteConfig, SecretStr]]) -> tuple[str, ...]:

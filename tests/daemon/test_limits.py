@@ -1,6 +1,7 @@
 """What the kernel or a disk refuses: said once, worked around, and over when it is over."""
 
 import json
+import os
 import sys
 import time
 import urllib.request
@@ -125,6 +126,24 @@ def test_few_descriptors_block_no_file(make, sandbox):
     assert running.events("sending resumed")
     assert not running.events("blocked", "waiting for the ledger")
     assert len(sandbox.assets()) == 100
+    assert running.stop() == 0
+
+
+def heaps_of(pid: int) -> int:
+    """Count the heaps that the C library made for threads: each begins at a multiple of 64 MiB."""
+    starts = (int(line.partition("-")[0], 16) for line in Path(f"/proc/{pid}/maps").read_text().splitlines())
+    return sum(start % (64 * 2**20) == 0 for start in starts)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may read the map of a process that holds a key")
+def test_threads_share_few_heaps(make):
+    running = make(upload="{workers: 8}").start()
+    for turn in range(4):
+        for number in range(8):
+            # Too large to be prepared ahead, so that each has a thread.
+            (running.photos / f"{turn}-{number}.bin").write_bytes(os.urandom(9 * 2**20))
+        running.until_verified(8 * (turn + 1), 100)
+    assert heaps_of(running.process.pid) <= 3
     assert running.stop() == 0
 
 
