@@ -49,8 +49,10 @@ class UploadQueue:
         self._names: set[tuple[str, str]] = set()
         self.changes = 0
         """How often the queue was changed from outside: what was leased before may be held by now."""
-        # No query for the oldest before this time. After a slow query without a result the pause is longer.
+        # No query for the oldest by the same choice before this time. After a slow query without a result the pause is
+        # longer.
         self._empty_until = 0.0
+        self._empty_choice: Choice | None = None
         # The ids of the next newest, those of the folder with the fewest first; when the folders are counted again: in
         # any case, if files were added, and if none is left. A slow count is repeated less often.
         self._fewest: deque[int] = deque()
@@ -113,7 +115,7 @@ class UploadQueue:
             with self._lock:
                 row, below, changes = self._lease_next(self._oldest, choice), self._size_limit(), self.changes
                 began = self._clock.steady()
-                if row is not None or began < self._empty_until:
+                if row is not None or (began < self._empty_until and choice == self._empty_choice):
                     return row
                 leased = dict(self._leased)
             # Without the lock: the event loop of the uploads releases rows meanwhile.
@@ -125,7 +127,7 @@ class UploadQueue:
                 row = self._lease_next(self._oldest, choice)
                 if row is None:
                     ended = self._clock.steady()
-                    self._empty_until = ended + _SPARING * (ended - began)
+                    self._empty_until, self._empty_choice = ended + _SPARING * (ended - began), choice
                 return row
 
     def _newest_of_fewest(self, choice: Choice) -> FileRow | None:

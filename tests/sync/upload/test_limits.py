@@ -80,6 +80,16 @@ def test_other_folder_follows_a_lost_upload(world):
     assert selection.take().destfolderid == "F3"
 
 
+def test_only_folder_goes_on_after_a_lost_upload(world):
+    fill(world, "F0", 3)
+    selection = world.site.uploads.selection
+    lost = selection.take()
+    selection.leave()
+    selection.release(lost)
+    selection.answer_lost(lost)
+    assert selection.take().destfolderid == "F0"
+
+
 def test_longer_span_counts_earlier_uploads(world, clock):
     accepted = AcceptedUploads(world.ledger.doubts, clock)
     accepted.within(3000)
