@@ -306,14 +306,15 @@ class Selection:
         self._doubt_limit.doubted()
 
     def answer_lost(self, row: FileRow, *, answered: bool = False) -> None:
-        """Record an upload without a valid answer: the next file is one of another folder, if there is one.
+        """Record an upload without a valid answer. May block, as `doubted` does.
 
-        If it was `answered`, its folder slows down. May block, as `doubted` does.
+        If it was `answered`, its folder slows down; else the next file is one of another folder, if there is one.
         """
         self._newest_is_next = True
-        self._lost_in |= {row.destfolderid}
         if answered:
             self._doubt_limit.failed(row.destfolderid)
+        else:
+            self._lost_in |= {row.destfolderid}
         self._doubt_limit.doubted()
 
     def has_too_many_doubts(self) -> bool:
