@@ -83,12 +83,19 @@ class DoubtLimits:
 
     @classmethod
     def of(
-        cls, doubts: Mapping[str, int], accepted: Mapping[str, int], folders: Collection[str], workers: int
+        cls,
+        doubts: Mapping[str, int],
+        accepted: Mapping[str, int],
+        folders: Collection[str],
+        *,
+        failing: Collection[str],
+        workers: int,
     ) -> "DoubtLimits":
         """Return the limits for the mapped `folders`.
 
         `doubts` counts the open doubts by destination folder, `accepted` the uploads that each folder accepted within
-        `accepted_within`.
+        `accepted_within`, and `failing` are the folders whose newest doubt began within that time. An older doubt alone
+        holds no folder: the service may work on that asset for hours.
         """
         apart = _PER_WORKER * workers
         most = min(MOST_DOUBTS, max(apart, sum(accepted.values()) // 2))
@@ -104,7 +111,7 @@ class DoubtLimits:
             count = doubts.get(folder, 0)
             if folder in sharing:
                 return at_maximum or shared >= most or count >= limit
-            return at_maximum or others >= apart or count > 0
+            return at_maximum or others >= apart or folder in failing
 
         held = frozenset(folder for folder in folders if is_held(folder, in_one))
         waiting = frozenset(folder for folder in folders if is_held(folder, 3 * in_one // 4))

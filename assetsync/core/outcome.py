@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from http import HTTPStatus
 from urllib.parse import parse_qsl
 from xml.etree.ElementTree import Element, ParseError
 from xml.etree.ElementTree import fromstring as parse
@@ -305,9 +306,12 @@ def _is_success(status: int) -> bool:
 def _is_complete(reply: Reply) -> bool:
     """Return whether an answer was not cut: it came to its marked end, or its document is closed.
 
+    A 500 without a body is no answer of the application: a gateway that lost it sends one.
     The service closes the connection after each answer (observed). A process that dies in the middle of its answer does
     the same, while its request may still be worked on elsewhere.
     """
+    if reply.status == HTTPStatus.INTERNAL_SERVER_ERROR and not reply.body.strip():
+        return False
     if reply.is_delimited or reply.body.rstrip().lower().endswith(b"</html>"):
         return len(reply.body) <= ANSWER_LIMIT
     try:

@@ -87,6 +87,7 @@ class FolderDoubts(NamedTuple):
     doubts: int
     took: float
     answered: bool
+    newest_at: float
 
 
 class LeftBy(NamedTuple):
@@ -146,10 +147,10 @@ class Doubts:
         """Return the open doubts of each destination folder that has any."""
         # The plus prevents SQLite from reading all attempts in folder order.
         sql = (
-            "SELECT destfolderid, COUNT(*), COALESCE(MAX(took), 0), MIN(answered) FROM attempts a"
+            "SELECT destfolderid, COUNT(*), COALESCE(MAX(took), 0), MIN(answered), MAX(started_at) FROM attempts a"
             f" WHERE {_UNDECIDED} GROUP BY +destfolderid"
         )
-        return {row[0]: FolderDoubts(row[1], row[2], bool(row[3])) for row in self._store.rows(sql)}
+        return {row[0]: FolderDoubts(row[1], row[2], bool(row[3]), row[4]) for row in self._store.rows(sql)}
 
     def ended(self) -> list[tuple[float, float, bool]]:
         """Return for each open doubt when its upload ended, the seconds that it took, and whether it was answered.

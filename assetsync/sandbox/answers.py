@@ -215,9 +215,10 @@ async def _encoded(pieces: Iterator[str], charset: str) -> AsyncIterator[bytes]:
         await asyncio.sleep(0)
 
 
-def html_answer(text: str) -> Response:
-    """Return an HTML page with status 200 in place of an answer of the interface (observed)."""
-    return Response(text.encode("iso-8859-1", "replace"), headers={"Content-Type": "text/html;charset=ISO-8859-1"})
+def html_answer(text: str, status: int = 200) -> Response:
+    """Return an HTML page in place of an answer of the interface (observed with status 200)."""
+    headers = {"Content-Type": "text/html;charset=ISO-8859-1"}
+    return Response(text.encode("iso-8859-1", "replace"), status, headers=headers)
 
 
 def upload_answer(result: Result, given: Mapping[str, str], referer: str, *, documented: bool) -> Response:

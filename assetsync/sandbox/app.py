@@ -185,7 +185,7 @@ class Service:
 def _instead(active: Active, *, stored: bool) -> Response | None:
     status = active.get(FaultKind.STATUS)
     if status is not None and status.stored is stored:
-        return Response(b"", status.status)
+        return html_answer(answers.HTML_INSTEAD, status.status)
     html = active.get(FaultKind.HTML)
     return html_answer(answers.HTML_INSTEAD) if html is not None and html.stored is stored else None
 

@@ -448,7 +448,9 @@ MANY = {A: 1000, B: 1000, C: 1}
     ],
 )
 def test_doubt_limits_hold_folders(rule, doubts, accepted, held, held_for_waiting):
-    limits = DoubtLimits.of(doubts, accepted, (A, B, C), workers=4)
+    limits = DoubtLimits.of(
+        doubts, accepted, (A, B, C), failing={folder for folder, count in doubts.items() if count}, workers=4
+    )
     assert (limits.held, limits.held_for_waiting) == ({*held}, {*held_for_waiting}), rule
     assert limits.is_full is (held == "ABC")
 
@@ -458,7 +460,7 @@ def test_doubt_limits_hold_folders(rule, doubts, accepted, held, held_for_waitin
     [(4, 0, 16), (4, 32, 16), (4, 50, 25), (32, 100, 128), (4, 2000, 1000), (4, 9999, 1000), (300, 0, 1000)],
 )
 def test_half_of_accepted_uploads_may_be_in_doubt(workers, accepted, most):
-    assert DoubtLimits.of({}, {A: accepted}, (A,), workers).most == most
+    assert DoubtLimits.of({}, {A: accepted}, (A,), failing=(), workers=workers).most == most
 
 
 @pytest.mark.parametrize(("longest_grace", "seconds"), [(0, 600), (120, 600), (300, 600), (301, 602), (7200, 14_400)])
@@ -538,4 +540,10 @@ def test_unanswered_folders_keep_the_grace():
 
 @pytest.mark.parametrize(("accepted", "one_at_a_time"), [({}, ""), ({A: 1}, "BC"), ({A: 1, B: 1, C: 1}, "")])
 def test_unproven_folder_takes_one_at_a_time(accepted, one_at_a_time):
-    assert DoubtLimits.of({}, accepted, [A, B, C], 4).one_at_a_time == frozenset(one_at_a_time)
+    assert DoubtLimits.of({}, accepted, [A, B, C], failing=(), workers=4).one_at_a_time == frozenset(one_at_a_time)
+
+
+def test_old_doubt_holds_no_folder():
+    """The service may work for hours on an asset that is in doubt: its folder goes on, one file at a time."""
+    limits = DoubtLimits.of({A: 1}, {B: 9}, [A, B], failing=(), workers=4)
+    assert (limits.held, limits.one_at_a_time) == (frozenset(), frozenset({A}))

@@ -254,7 +254,6 @@ PAGE = b"<html><body>Internal Server Error</body></html>"
         answer("2", "something new"),
         Reply(500, "text/html", PAGE, is_delimited=True),
         Reply(500, "text/html", b"<html>no end", is_delimited=True),
-        Reply(500, is_delimited=True),
         # The live service closes its connections: a document that is closed was not cut.
         Reply(500, "text/html", PAGE + b"\r\n"),
         Reply(500, XML, answer("1", "failed").body),
@@ -277,6 +276,7 @@ def test_complete_final_answer_counts_as_answered(reply):
         ),
         Reply(200, "text/html", PAGE, is_delimited=True),
         Reply(200, is_delimited=True),
+        Reply(500, is_delimited=True),
         Reply(200, XML, answer("1", "failed").body[:-1], is_delimited=True),
         Reply(200, XML, b"<Response><message>failed</message></Response>", is_delimited=True),
         Reply(500),

@@ -391,7 +391,7 @@ def accepted_uploads_allow_no_doubts(patch: Patch) -> None:
     patch.setattr(
         core_doubt.DoubtLimits,
         "of",
-        lambda doubts, accepted, folders, workers: made(doubts, dict.fromkeys(accepted, 1), folders, workers),
+        lambda doubts, accepted, folders, **others: made(doubts, dict.fromkeys(accepted, 1), folders, **others),
     )
 
 

@@ -186,9 +186,11 @@ class DoubtLimit:
                 grace_of_whole(self._grace, self._read_timeout, each.took, 0.0, answered=each.answered)
                 for each in found.values()
             ]
-            accepted = self._accepted.within(accepted_within(max(graces, default=0.0)))
+            window = accepted_within(max(graces, default=0.0))
+            accepted, began = self._accepted.within(window), self._clock.now() - window
             counts = {folder: each.doubts for folder, each in found.items()}
-            self._limits = DoubtLimits.of(counts, accepted, self._folders, self._workers)
+            failing = {folder for folder, each in found.items() if each.newest_at > began}
+            self._limits = DoubtLimits.of(counts, accepted, self._folders, failing=failing, workers=self._workers)
             self._uncounted = _COUNT_EVERY
             self._count_at = self._clock.steady() + _COUNT_AGAIN if self._limits.held_for_waiting else float("inf")
             return self._limits
@@ -222,7 +224,7 @@ class DoubtLimit:
 
     def takes(self, destfolderid: str) -> bool:
         """Return whether a folder takes a file, by the last count; does not block."""
-        return destfolderid not in self._limits.held
+        return destfolderid not in self._limits.held and destfolderid not in self._failing.paused()
 
     def doubted(self) -> None:
         """Count again, after an upload came in doubt."""

@@ -270,7 +270,7 @@ def test_what_left_whole_is_waited_for_as_long_as_answers(make_world):
     assert 100 <= until_sent(world, 2, 1000) <= 100 + GRACE
 
 
-FAILED = Reply(500, is_delimited=True)
+FAILED = Reply(500, "text/html", b"<html>Error</html>", is_delimited=True)
 
 
 @pytest.mark.parametrize("reply", [FAILED, Reply(429, is_delimited=True), Reply(200, "text/xml", NO_ID)])

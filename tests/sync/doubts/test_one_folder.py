@@ -146,6 +146,8 @@ def test_files_awaiting_a_listing_are_postponed(world):
     keep_back(world)
     listing, go_on = hang_for(world, "F0")
     world.clock.advance(60)
+    # A folder that accepted none would take one file at a time.
+    world.site.uploads.selection.accepted(world.row("F0/0"))
     hanging = threading.Thread(target=world.site.uploader.step)
     hanging.start()
     assert listing.wait(20)

@@ -90,6 +90,47 @@ def test_only_folder_goes_on_after_a_lost_upload(world):
     assert selection.take().destfolderid == "F0"
 
 
+def test_pause_of_a_folder_holds_prepared_files(world):
+    """Files that were prepared before their folder's pause began are not sent in it."""
+    fill(world, "F3", 60)
+    late, failing, upload = [], world.site.doubt_limit._failing, world.service._upload
+
+    def fail(_request) -> None:
+        if len(world.service.posts) >= 20:
+            world.service.script.append(ERROR)
+
+    def watched(request, body, what):
+        late.extend([request.filename] * bool(failing.paused()))
+        return upload(request, body, what)
+
+    world.service.before_upload, world.service._upload = fail, watched
+    world.site.uploader.run(lambda: True)
+    assert failing.paused()
+    assert late == []
+
+
+def test_slow_asset_stops_no_folder(world):
+    """A doubt that lasts because the service works on the asset holds its folder for a while, not for hours."""
+    fill(world, "F0", 1)
+    world.live(5)
+    world.clock.advance(1200)
+    fill(world, "F1", 1)
+    world.live(5)
+    world.service.processing = 36_000.0
+    world.write("F0/video", b"video")
+    world.service.script.append("lost_after")
+    world.scan_and_send()
+    world.service.processing = 0.0
+    for number in range(3):
+        world.write(f"F0/photo{number}", b"photo%d" % number)
+    world.scan()
+    for number in range(4):
+        world.write(f"F1/more{number}", b"more%d" % number)
+        world.scan()
+        world.live(600, tick=20)
+    assert {request.filename for request in world.service.posts} >= {f"photo{number}" for number in range(3)}
+
+
 def test_longer_span_counts_earlier_uploads(world, clock):
     accepted = AcceptedUploads(world.ledger.doubts, clock)
     accepted.within(3000)
