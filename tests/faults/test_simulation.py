@@ -102,7 +102,7 @@ KNOWN = {
     "a_beginning_is_proof": 571,
     "what_is_over_has_left_nothing": 367,
     "a_sidecar_is_only_read": 20262013,
-    "a_change_after_the_look_is_not_told": 20263439,
+    "a_change_after_the_look_is_not_told": 5020,
     "what_is_to_be_replaced_is_taken": 1312,
     "a_copy_is_believed": 77,
     "changes_are_forgotten": 1,
