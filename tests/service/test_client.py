@@ -193,7 +193,7 @@ HEAD_500 = b"HTTP/1.1 500 Internal Server Error\r\nContent-Type: text/html\r\n"
     ("answer", "is_answered"),
     [
         (HEAD_500 + b"Content-Length: 5\r\n\r\nsorry", True),
-        (HEAD_500 + b"Content-Length: 0\r\n\r\n", True),
+        (HEAD_500 + b"Content-Length: 0\r\n\r\n", False),
         (HEAD_500 + b"Content-Length: 6\r\n\r\nsorry", False),
         (HEAD_500 + b"Transfer-Encoding: chunked\r\n\r\n5\r\nsorry\r\n0\r\n\r\n", True),
         (HEAD_500 + b"Transfer-Encoding: chunked\r\n\r\n5\r\nsorry\r\n", False),
