@@ -248,7 +248,11 @@ class Asset:
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """The parameters of a searchassets call (interface section 4.1); None leaves a parameter out."""
+    """The parameters of a searchassets call (interface section 4.1); None leaves a parameter out.
+
+    `patience` is no parameter: seconds to wait for each part of the answer, None for as long as the service is waited
+    for otherwise.
+    """
 
     searchfor: str
     folderid: str | None = None
@@ -270,6 +274,7 @@ class SearchRequest:
     datechangestart: str | None = None
     datechangestop: str | None = None
     dbdirect: bool = False
+    patience: float | None = None
 
 
 class UploadConnection(Protocol):

@@ -164,6 +164,7 @@ class Daemon:
             "look": work.look,
             "scan": work.scan,
             "tend": work.tend,
+            "recover": work.recover,
             "read-back": work.read_back.step,
         }
         lack = site.uploads.results.out_of_resources

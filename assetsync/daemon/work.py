@@ -138,11 +138,21 @@ class Work:
             raise
         return 0.0
 
-    def tend(self) -> float:
-        """Check the service's health, resolve doubts, carry out requests, tend the watcher; return the pause."""
+    def recover(self) -> float:
+        """Check the service's health during a pause, or try a held folder; return the pause.
+
+        Apart from all other look-ups: some of them may hang with the service for as long as `service.read_timeout`.
+        """
         site = self._site
-        if site.circuit_breaker.check_due() and site.check_health():
+        if site.circuit_breaker.pause is None:
+            site.folder_listing.try_held()
+        elif site.circuit_breaker.check_due() and site.check_health():
             self._bell.ring()
+        return _TEND
+
+    def tend(self) -> float:
+        """Resolve doubts, carry out requests, tend the watcher; return the pause."""
+        site = self._site
         if site.try_what_waited():
             self._bell.ring()
         if site.circuit_breaker.lookups_answered:

@@ -127,8 +127,9 @@ class HttpService:
 
     @contextmanager
     def _open_search(self, call: Call, verb: Verb) -> Iterator[RecordStream]:
+        patience = self._patience if call.patience is None else min(call.patience, self._patience)
         with self._call(call, verb) as response:
-            chunks = _chunks(response, self._patience, STREAM_LIMIT)
+            chunks = _chunks(response, patience, STREAM_LIMIT)
             stream = RecordStream(response.headers.get("content-type", ""), chunks, self._redaction.forms)
             stream.begin()
             yield stream
@@ -185,7 +186,7 @@ class HttpService:
         url = self._search_url.copy_with(params=query)
         try:
             return self._transport.handle_request(
-                httpx.Request(verb, url, headers=headers, content=form, extensions=self._transport.extensions)
+                httpx.Request(verb, url, headers=headers, content=form, extensions=self._transport.waits(call.patience))
             )
         except TRANSPORT_ERRORS as exc:
             raise unreachable(exc, url, proxy=self._uploads.by_proxy) from exc

@@ -121,7 +121,7 @@ _CHOICES = {
 }
 # The service accepts a comma-separated list of folders, too (observed, with dbdirect).
 _FOLDERS = re.compile(r"[A-Za-z0-9_-]{1,64}(?:,[A-Za-z0-9_-]{1,64})*")
-_OPTIONAL = [field.name for field in fields(SearchRequest) if field.name != "searchfor"]
+_OPTIONAL = [field.name for field in fields(SearchRequest) if field.name not in ("searchfor", "patience")]
 _MOST_ROWS = 2**31 - 1  # the largest number that a database accepts
 _LEAST = {
     "startrow": (1, "rows count from 1"),
@@ -232,10 +232,14 @@ _SWITCHES: dict[Wire, tuple[tuple[str, str], ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of searchassets or searchIndex without the key; `query` is for the address, `fields` is for the form."""
+    """One call of searchassets or searchIndex without the key; `query` is for the address, `fields` is for the form.
+
+    `patience`: as in `SearchRequest`.
+    """
 
     query: tuple[tuple[str, str], ...]
     fields: tuple[tuple[str, str], ...]
+    patience: float | None = None
 
     def address(self, base_url: str) -> str:
         """Return the whole address below the service's base address."""
@@ -248,4 +252,4 @@ class Call:
 
 def search_call(request: SearchRequest, wire: Wire = "row") -> Call:
     """Return the call of one search; raises UsageError that names the wrong parameter."""
-    return Call((("method", "searchassets"), *_SWITCHES[wire]), tuple(form_of(request)))
+    return Call((("method", "searchassets"), *_SWITCHES[wire]), tuple(form_of(request)), request.patience)

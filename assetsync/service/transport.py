@@ -104,9 +104,7 @@ class Transport(httpx.HTTPTransport):
         context.set_alpn_protocols(["http/1.1"])
         self._backend = _Backend(settings.read_timeout)
         self.tls = context
-        timeout = httpx.Timeout(settings.read_timeout, connect=settings.connect_timeout)
-        self.extensions = {"timeout": timeout.as_dict()}
-        """What each request carries: the time-outs of its waits in seconds."""
+        self._timeout = httpx.Timeout(settings.read_timeout, connect=settings.connect_timeout).as_dict()
         shared: dict[str, Any] = {
             "ssl_context": context,
             "network_backend": self._backend,
@@ -130,6 +128,11 @@ class Transport(httpx.HTTPTransport):
         if isinstance(stream, _Stream):
             response.stream = _Parts(cast("httpx.SyncByteStream", response.stream), stream)
         return response
+
+    def waits(self, patience: float | None = None) -> dict[str, Any]:
+        """Return what a request carries: the time-outs of its waits, each at most `patience` seconds."""
+        most = float("inf") if patience is None else patience
+        return {"timeout": {wait: min(most, cast("float", seconds)) for wait, seconds in self._timeout.items()}}
 
     def close(self) -> None:
         """Close every connection; open requests of other threads end as unanswered, and new requests fail."""

@@ -61,7 +61,7 @@ class Uploads:
                     self.url.copy_with(raw_path=upload.target),
                     headers=upload.headers,
                     content=upload.sending,
-                    extensions=self._transport.extensions,
+                    extensions=self._transport.waits(),
                 )
             )
             with closing(response):

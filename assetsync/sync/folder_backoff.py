@@ -22,11 +22,18 @@ log = structlog.get_logger(__name__)
 # No asset has this name: the database is searched, and the answer is short.
 _NOBODY = "assetsync-probe"
 
+_PROBE_PATIENCE = 15.0
+"""Seconds for the answer to a minimal search: one that hangs with the service must not delay the next."""
+
+_PROBE_ROWS = 100
+
 
 def probe(service: Service, destfolderid: str) -> None:
     """Search a folder for a name that no asset has (interface section 4.1). Raise ServiceError if that fails."""
-    with service.search(SearchRequest(searchfor=_NOBODY, folderid=destfolderid, dbdirect=True)) as assets:
-        for _asset in assets:
+    request = SearchRequest(searchfor=_NOBODY, folderid=destfolderid, dbdirect=True, patience=_PROBE_PATIENCE)
+    with service.search(request) as assets:
+        # A service that shows something nevertheless, perhaps without end, has answered.
+        for _asset in islice(assets, _PROBE_ROWS):
             pass
 
 

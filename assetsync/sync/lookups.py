@@ -140,7 +140,7 @@ class CheckedListing:
         self._ledger = context.ledger
         self._service = context.service
 
-    def listing(self, destfolderid: str) -> Iterator[Asset]:
+    def listing(self, destfolderid: str, *, patience: float | None = None) -> Iterator[Asset]:
         """Yield every asset of the folder that the service's database shows (interface section 4.1).
 
         Raise ServiceError. Raise BadAnswer at the end if the folder shows none of our assets, and the service shows
@@ -148,7 +148,7 @@ class CheckedListing:
         """
         batch: list[str] = []
         is_ours = False
-        request = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True)
+        request = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, patience=patience)
         for asset in every(self._service.search, request):
             if not is_ours:
                 batch.append(asset.id)

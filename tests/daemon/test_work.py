@@ -12,6 +12,7 @@ from assetsync.daemon.work import Work
 from assetsync.errors import LedgerError
 from assetsync.ledger.folders import Hold
 from assetsync.status.site_status import read_status
+from tests.world import PROBE
 
 YEAR_3000 = 32_503_680_000.0
 """A time of change that tells nothing: such a file rests when two looks agree."""
@@ -306,3 +307,15 @@ def test_silent_watcher_is_rebuilt_with_backoff(make_world, clock, monkeypatch):
     watching.tend()
     assert (watching.trust.canary_at, len(wanted)) == (clock.now(), 60)
     watching.stop()
+
+
+def test_health_check_waits_for_no_other_look_up(make_world):
+    """Look-ups of `tend` may hang with the service for minutes: the health check is a step of its own."""
+    world = make_world()
+    work = Work(world.site, idle=0.0)
+    world.site.circuit_breaker.trouble("unreachable", "down")
+    work.tend()
+    assert world.site.circuit_breaker.pause is not None
+    work.recover()
+    assert world.site.circuit_breaker.pause is None
+    assert [search.searchfor for search in world.service.searches] == [PROBE]

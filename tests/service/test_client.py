@@ -573,6 +573,14 @@ def test_search_stalled_midway_is_unreachable(serve, connect, wire_tools):
             list(assets)
 
 
+def test_search_waits_no_longer_than_its_patience(serve, connect, wire_tools):
+    service = connect(serve(lambda conn: hang_after_all(conn, wire_tools)).port, read_timeout=600.0)
+    began = time.monotonic()
+    with pytest.raises(ServiceUnreachable), service.search(SearchRequest("x", patience=0.3)) as assets:
+        list(assets)
+    assert time.monotonic() - began < 60
+
+
 def test_caller_errors_pass_unchanged(serve, connect, wire_tools):
     server = serve(answering(wire_tools, wire_tools.http(ROWS, LATIN)))
     with pytest.raises(OSError, match="disk"), connect(server.port).search(SearchRequest("x")):

@@ -14,7 +14,7 @@ from itertools import chain, islice
 import structlog
 
 from assetsync.core.names import may_be, printable, sent_name
-from assetsync.errors import ServiceError
+from assetsync.errors import ServiceError, ServiceUnreachable
 from assetsync.ledger.folders import UNLISTED, Hold
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest
@@ -29,6 +29,8 @@ log = structlog.get_logger(__name__)
 _BATCH = 1000
 _LIST_AGAIN = 60.0
 _MOST_KEPT = 100_000
+_QUICK = 15.0
+_TRY_AGAIN = 10.0
 
 
 class Unlisted(Exception):
@@ -81,6 +83,8 @@ class FolderListing:
         self._after: dict[str, float | None] = {}
         self._first: set[str] = set()
         self._again: set[str] = set()
+        # Per held folder: when `try_held` tried it last, in steady seconds.
+        self._tried: dict[str, float] = {}
 
     @property
     def being_listed(self) -> Collection[str]:
@@ -160,6 +164,31 @@ class FolderListing:
                     self._list(destfolderid)
         return self._listed[destfolderid].like(name)
 
+    def try_held(self) -> None:
+        """List one folder that is held because it could not be listed: the folder that was tried longest ago.
+
+        A listing that takes longer than `_QUICK` seconds is given up, and only then is `ensure`, which waits for any
+        listing, what ends the hold. So the hold ends soon after the trouble, and a long try of `ensure` delays nothing.
+        """
+        held = self._ledger.reports.unlisted()
+        self._tried = {folder: self._tried.get(folder, 0.0) for folder in held}
+        if not held:
+            return
+        folder, tried_at = min(self._tried.items(), key=lambda item: item[1])
+        now = self._clock.steady()
+        if now - tried_at < _TRY_AGAIN:
+            return
+        self._tried[folder] = now
+        try:
+            self._make_sure()
+            self._known[folder] = self._list(folder, within=_QUICK)
+        except ServiceError as error:
+            log.debug("still cannot be listed", destfolderid=folder, detail=str(error))
+            return
+        self._folder_backoff.answered(folder)
+        self._ledger.queue.listed(folder)
+        log.info("can be listed again", destfolderid=folder)
+
     @contextmanager
     def _alone(self, destfolderid: str, listing: set[str]) -> Iterator[None]:
         with self._lock:
@@ -173,6 +202,10 @@ class FolderListing:
                 self._ledger.queue.listed(destfolderid)
                 self._folder_backoff.answered(destfolderid)
         except ServiceError as error:
+            listed = self._listed.get(destfolderid)
+            if listed is not None and listed.at > began:
+                # `try_held` has listed it since.
+                raise Unlisted(held=False) from error
             # Raises the error if the service answers for no other folder either.
             wait = self._folder_backoff.put_off(destfolderid, error, self._clock.steady() - began)
             detail = f"it is listed before anything is sent there, and that fails: {error}"
@@ -184,17 +217,19 @@ class FolderListing:
             with self._lock:
                 listing.discard(destfolderid)
 
-    def _list(self, destfolderid: str) -> int:
+    def _list(self, destfolderid: str, *, within: float | None = None) -> int:
         """List the folder, and record the assets that no row owns and the assets that were moved there.
 
-        Return the number of requests for a listing at its start.
+        Return the number of requests for a listing at its start. Raise ServiceError, also if it takes longer than
+        `within` seconds.
         """
         listings = self._ledger.folder_listings
         asks = listings.asks(destfolderid)
         listed = _Listed(self._clock.steady(), listings.missed(destfolderid, _MOST_KEPT))
         # Some releases show unprocessed assets only on request (interface section 4.1).
-        unprocessed = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, available="0")
-        shown = chain(self._checked_listing.listing(destfolderid), every(self._service.search, unprocessed))
+        unprocessed = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, available="0", patience=within)
+        listing = self._checked_listing.listing(destfolderid, patience=within)
+        shown = self._in_time(chain(listing, every(self._service.search, unprocessed)), within)
         assets = (asset for asset in shown if asset.folder_id == destfolderid)
         while batch := list(islice(assets, _BATCH)):
             self._remember(destfolderid, batch, listed)
@@ -204,6 +239,13 @@ class FolderListing:
             # Otherwise another listing was requested during this one.
             listings.made(destfolderid)
         return asks
+
+    def _in_time(self, assets: Iterator[Asset], within: float | None) -> Iterator[Asset]:
+        began = self._clock.steady()
+        for asset in assets:
+            if within is not None and self._clock.steady() - began > within:
+                raise ServiceUnreachable(f"the listing of the folder has not ended after {within:.0f} s")
+            yield asset
 
     def _remember(self, destfolderid: str, batch: list[Asset], listed: _Listed) -> None:
         doubts = self._ledger.doubts

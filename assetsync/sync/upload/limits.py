@@ -35,6 +35,9 @@ _SLOT = 30.0
 _FAILED_BY_CHANCE = 3
 _LONGEST_PAUSE = 30.0
 _FOLDERS_IN_A_ROW = 3
+_LONGEST_CHECK_PAUSE = 15.0
+"""After a failed health check: with its patience, it takes half a minute at most to see that the service answers again.
+"""
 
 
 class Choice(NamedTuple):
@@ -338,7 +341,8 @@ class CircuitBreaker:
             began = self._since is None
             self._since = now if self._since is None else self._since
             self._failed += by_check or (was_open and not began)
-            wait = delay(self._failed, self._chance(), longest=self._longest) if self._failed else 0.0
+            longest = min(self._longest, _LONGEST_CHECK_PAUSE) if by_check else self._longest
+            wait = delay(self._failed, self._chance(), longest=longest) if self._failed else 0.0
             due = now + max(wait, retry_after or 0.0)
             if self._pause is not None and not by_check:
                 due = max(self._pause.next_check, now + (retry_after or 0.0))

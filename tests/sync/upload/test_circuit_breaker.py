@@ -32,7 +32,7 @@ def test_probe_interval_doubles_to_a_limit(circuit_breaker, clock):
         assert circuit_breaker.check_due()
         circuit_breaker.trouble("unreachable", "down", by_check=True)
         assert not circuit_breaker.check_due()
-    assert waits == [0, 0.5, 1, 2, 4, 8, 16, 30, 30]
+    assert waits == [0, 0.5, 1, 2, 4, 7.5, 7.5, 7.5, 7.5]
     assert circuit_breaker.pause.since == clock.steady() - sum(waits)
 
 
@@ -138,3 +138,10 @@ def test_successful_trial_post_clears_trouble(circuit_breaker):
     circuit_breaker.enter()
     circuit_breaker.post_answered()
     assert circuit_breaker.ongoing is None
+
+
+def test_long_outage_is_checked_each_quarter_minute(clock):
+    circuit_breaker = CircuitBreaker(clock.steady, lambda: 1.0)
+    for _ in range(20):
+        circuit_breaker.trouble("unreachable", "down", by_check=True)
+    assert circuit_breaker.pause.next_check - clock.steady() == 15

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from assetsync.errors import ServiceUnreachable
+from assetsync.ledger.folders import Hold
 from assetsync.model import State
 from assetsync.reconcile import Reconciler
 from assetsync.sync.upload.folder_listing import Unlisted
@@ -356,3 +358,61 @@ def test_assets_of_other_folders_are_not_noted(ignoring):
     ignoring.write("next.mp4", b"next")
     ignoring.scan_and_send()
     assert ignoring.row("film.mp4").asset_folder == "F1"
+
+
+# A folder that cannot be listed is tried again soon, whatever its last try took.
+
+
+@pytest.fixture
+def held(make_world):
+    """A world with a folder that is held for half an hour, because its listing took five minutes to fail."""
+    world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in ("F1", "F2")])
+    world.write("F1/a")
+    world.fail_for("F1", listings_only=True, takes=300.0)
+    world.scan_and_send()
+    assert world.ledger.reports.holds(world.clock.now())["F1"].until > world.clock.now() + 1000
+    return world
+
+
+def test_hold_ends_with_the_first_good_listing(held):
+    held.site.folder_listing.try_held()
+    assert "F1" in held.ledger.reports.holds(held.clock.now())
+    held.service.during_search = lambda _request: None
+    held.clock.advance(10)
+    held.site.folder_listing.try_held()
+    assert held.ledger.reports.holds(held.clock.now()) == {}
+    held.send()
+    assert held.posted() == ["a"]
+
+
+def test_held_folder_is_tried_every_ten_seconds(held):
+    asked = held.fail_for("F1", listings_only=True)
+    for _ in range(3):
+        held.site.folder_listing.try_held()
+        held.clock.advance(5)
+    assert len(set(asked)) == 2
+
+
+def test_endless_listing_of_a_held_folder_is_given_up(held):
+    held.service.during_search = lambda _request: held.clock.advance(16)
+    held.service.put(b"there", "there", "F1")
+    held.site.folder_listing.try_held()
+    assert "F1" in held.ledger.reports.holds(held.clock.now())
+    assert held.service.searches[-1].patience == 15
+
+
+def test_slow_listing_of_the_past_holds_no_listed_folder(held):
+    """A worker's listing that hangs from before the folder was listed anew does not hold it again."""
+    held.clock.advance(3601)
+
+    def fail_late(request) -> None:
+        if request.folderid == "F1" and request.searchfor == "%":
+            held.service.during_search = lambda _request: None
+            held.clock.advance(1)
+            held.ledger.queue.hold_folder("F1", Hold("unlisted", "why", held.clock.now(), held.clock.now() + 60))
+            held.site.folder_listing.try_held()
+            raise ServiceUnreachable("the service did not answer in time")
+
+    held.service.during_search = fail_late
+    held.send()
+    assert held.ledger.reports.holds(held.clock.now()) == {}

@@ -517,7 +517,7 @@ def test_outage_sends_one_probe_at_a_time(world):
     assert len(world.service.posts) == posts == 2
     rows = [row for row in world.ledger.reports.files() if row.path != b"a"]
     assert {(row.state, row.failures) for row in rows} == {(QUEUED, 0)}
-    assert len(world.service.searches) < 200
+    assert len(world.service.searches) < 400
     world.service.down = False
     world.live(120)
     assert set(world.states().values()) == {VERIFIED}
