@@ -65,12 +65,14 @@ class DoubtLimits:
     """The limits on uploads in doubt, and the destination folders that take no more uploads because of them.
 
     Folders that accept uploads share `most` doubts; if there are several, none has more than half of them. A folder
-    that accepted nothing lately, while others did, takes no upload while one is in doubt; such folders count apart and
-    have no more than `apart` doubts together. While no folder accepts any, as in the first seconds of a site, all share
-    the limit: no folder is worse than the others. `held` folders take no upload. `held_for_waiting` folders take only
-    files that were saved just now, for which a quarter of a folder's limit is reserved. `accepting` folders accepted
-    an upload lately. `one_at_a_time` folders take one upload after the other, so that a folder that fails has one doubt
-    and not one of each worker. With `is_full` no folder takes any upload.
+    that accepted nothing lately, while others did, takes no upload while one is in doubt; such folders have `apart`
+    doubts together that do not count for the others, and beyond them at most half of the shared limit. While no folder
+    accepts any, as in the first seconds of a site, all share the limit: no folder is worse than the others.
+
+    `held` folders take no upload. `held_for_waiting` folders take only files that were saved just now, for which a
+    quarter of a folder's limit is reserved. `accepting` folders accepted an upload lately. `one_at_a_time` folders take
+    one upload after the other, so that a folder that fails has one doubt and not one of each worker. With `is_full` no
+    folder takes any upload.
     """
 
     most: int
@@ -102,16 +104,18 @@ class DoubtLimits:
         known = {*folders, *doubts}
         accepting = frozenset(folder for folder in known if accepted.get(folder))
         sharing = accepting or known
-        shared = sum(doubts.get(folder, 0) for folder in sharing)
-        others = sum(doubts.values()) - shared
+        in_sharing = sum(doubts.get(folder, 0) for folder in sharing)
+        in_others = sum(doubts.values()) - in_sharing
+        beyond = max(0, in_others - apart)
         in_one = most // 2 if len(sharing) > 1 else most
-        at_maximum = shared + others >= MOST_DOUBTS
+        at_limit = in_sharing + beyond >= most
+        at_maximum = in_sharing + in_others >= MOST_DOUBTS
 
         def is_held(folder: str, limit: int) -> bool:
-            count = doubts.get(folder, 0)
             if folder in sharing:
-                return at_maximum or shared >= most or count >= limit
-            return at_maximum or others >= apart or folder in failing
+                return at_maximum or at_limit or doubts.get(folder, 0) >= limit
+            others_at_limit = in_others >= apart and (at_limit or beyond >= most // 2)
+            return at_maximum or others_at_limit or folder in failing
 
         held = frozenset(folder for folder in folders if is_held(folder, in_one))
         waiting = frozenset(folder for folder in folders if is_held(folder, 3 * in_one // 4))
