@@ -23,7 +23,6 @@ log = structlog.get_logger(__name__)
 _IDLE = 5.0
 _PAUSED = 0.5
 _TEND = 1.0
-_SEND = 60.0
 _HELD_UP = 0.25
 _POLL = 60.0
 _CANARY_PATIENCE = 10.0
@@ -77,13 +76,12 @@ class Work:
         self._watch_queue.wake()
 
     def send(self) -> float:
-        """Send due files for up to `_SEND` seconds, or wait for a due file; return the seconds to pause."""
+        """Send files as long as some are due, or wait for a due file; return the seconds to pause."""
         heard = self._bell.heard()
-        until = self._clock.steady() + _SEND
         brakes = self._site.brakes
 
         def go_on() -> bool:
-            return self._clock.steady() < until and not self._clock.wait(0) and not brakes.pulled()
+            return not self._clock.wait(0) and not brakes.pulled()
 
         is_shut = brakes.pulled() or not self._site.service_identity.is_known
         step = Step.PAUSED if is_shut else self._site.uploader.run(go_on)

@@ -11,6 +11,7 @@ import pytest
 from assetsync.daemon.work import Work
 from assetsync.errors import LedgerError
 from assetsync.ledger.folders import Hold
+from assetsync.model import UploadRequest
 from assetsync.status.site_status import read_status
 from tests.world import PROBE
 
@@ -45,6 +46,28 @@ def test_held_due_files_are_polled_moderately(make_world, clock):
     work.send()
     assert time.monotonic() - began >= 0.2
     assert world.service.posts == []
+
+
+def test_upload_of_an_hour_lets_others_go(make_world, clock):
+    world = make_world()
+    world.write("long")
+    world.scan()
+    world.site.service_identity.make_sure()
+    give_up = time.monotonic() + 20
+    sent_meanwhile = []
+
+    def has_answered(request: UploadRequest) -> bool:
+        if request.filename == "long" and clock.steady() < 3600:
+            clock.advance(3600)
+            world.write("saved meanwhile")
+            world.scan()
+        elif request.filename != "long":
+            sent_meanwhile.append(request.filename)
+        return bool(sent_meanwhile) or time.monotonic() > give_up
+
+    world.service.has_answered = has_answered
+    Work(world.site, idle=0.0).send()
+    assert sent_meanwhile == ["saved meanwhile"]
 
 
 def test_saved_file_interrupts_sidecar_drift(make_world):

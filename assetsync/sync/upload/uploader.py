@@ -36,6 +36,9 @@ _SIDE_BY_SIDE_SECONDS = 30.0
 _MANY = 50
 _LOOK_AGAIN = 0.25
 
+_WITH_FEWER = 60.0
+"""Seconds after which a run with fewer workers than configured ends, so that the next one may use more."""
+
 
 class _Item(NamedTuple):
     """A taken file for a worker; `ready` is None if the worker prepares it.
@@ -84,9 +87,10 @@ class Uploader:
 
         Uploads in flight end first, and their results are on the disk. Raise LedgerError if the ledger cannot be used.
         """
+        until = float("inf") if self.workers == self._configured else self._clock.steady() + _WITH_FEWER
 
         async def main() -> Step:
-            return await _Run(self, go_on).main()
+            return await _Run(self, lambda: self._clock.steady() < until and go_on()).main()
 
         sys.setswitchinterval(_YIELD)
         results = self.uploads.results
