@@ -14,14 +14,14 @@ from pathlib import Path
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from assetsync.cli.schema import meanings
-from assetsync.cli.schema import schema as output_schema
+from assetsync.cli.commands.schema import meanings
+from assetsync.cli.commands.schema import schema as output_schema
 from assetsync.config.document.metadata import SaidWithPlaceholders
 from assetsync.config.models import Folder, KindFields, Section, SiteConfig
 from assetsync.config.schedule import Cron, Interval
 from assetsync.config.values import Listen
 from assetsync.core.states import TABLE, WANTED_AFTER, Next
-from assetsync.ledger import schema
+from assetsync.ledger.file import schema
 from assetsync.model import State
 
 ROOT = Path(__file__).parent.parent

@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 import pytest
 
+from assetsync.cli.commands.schema import meanings
 from assetsync.cli.root import COMMANDS
-from assetsync.cli.schema import meanings
 from assetsync.ledger.ledger import open_ledger
 
 from .reference import BLOCKS, EXAMPLE, GUIDE, keys, tables
@@ -93,7 +93,7 @@ def test_no_link_is_dead(name):
 
 def options_of(words):
     """Return the options of the command that the words call, and the words behind it."""
-    command = import_module(f"assetsync.cli.{words[0]}").command
+    command = import_module(f"assetsync.cli.commands.{words[0]}").command
     rest = words[1:]
     while isinstance(command, click.Group) and rest and rest[0] in command.commands:
         command, rest = command.commands[rest[0]], rest[1:]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import assetsync
-from assetsync.cli.schema import names
+from assetsync.cli.commands.schema import names
 
 ROOT = Path(__file__).parent.parent
 UNITS = ("assetsync@.service", "assetsync-reconcile@.service", "assetsync-reconcile@.timer")

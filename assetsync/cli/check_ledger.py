@@ -16,11 +16,11 @@ from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
 from assetsync.core.brake_hints import released_by
 from assetsync.errors import LedgerDenied, LedgerError, LedgerMissing
-from assetsync.ledger.database import holder_of
+from assetsync.ledger.file.database import holder_of
+from assetsync.ledger.file.facts import ROOT, SERVICE
+from assetsync.ledger.file.ledger_files import real
 from assetsync.ledger.folders import Hold
 from assetsync.ledger.ledger import Ledger, read_ledger
-from assetsync.ledger.ledger_files import real
-from assetsync.ledger.ledger_metadata import ROOT, SERVICE
 from assetsync.ledger.site_claims import AGREED, CLAIM, agreed_ledgers, neighbours, read_claim
 from assetsync.parts import claim_of, make_tree
 from assetsync.sync.brakes import BrakeControl, pointed_to, subject_of

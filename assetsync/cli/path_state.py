@@ -18,7 +18,7 @@ from assetsync.core.mapping import IgnoreRules, Mappings, Plan
 from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX, folder_sidecars, is_sidecar_name, sidecar_for
 from assetsync.core.settled import KEEPS_CHANGING
 from assetsync.errors import FileUnreadable, RootMissing, SidecarError, TreeError
-from assetsync.ledger.database import holder_of
+from assetsync.ledger.file.database import holder_of
 from assetsync.ledger.folders import Hold
 from assetsync.ledger.ledger import Ledger, read_ledger
 from assetsync.ledger.reports import Brake

@@ -107,7 +107,7 @@ def _load(name: str) -> click.Command:
     # take a tenth of the time that `status` runs.
     gc.disable()
     try:
-        return cast("click.Command", import_module(f"assetsync.cli.{name}").command)
+        return cast("click.Command", import_module(f"assetsync.cli.commands.{name}").command)
     finally:
         gc.freeze()
         gc.enable()

@@ -1,6 +1,6 @@
 """Receive signals, and report the state of the daemon to systemd (sd_notify).
 
-When to report, and the reaction to a signal, are left to `daemon` and `cli.run`.
+When to report, and the reaction to a signal, are left to `daemon` and `cli.commands.run`.
 """
 
 import os

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from assetsync.core.backoff import LONGEST
 from assetsync.core.states import Event
-from assetsync.ledger.database import Database
+from assetsync.ledger.file.database import Database
 from assetsync.ledger.repair import MISSING
 from assetsync.ledger.rows import (
     FileRow,

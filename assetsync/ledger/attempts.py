@@ -10,9 +10,9 @@ from operator import attrgetter
 
 from assetsync.core.doubt import took_at_most
 from assetsync.core.states import Event, Facts
-from assetsync.ledger.database import Database, is_sent_by_hand
+from assetsync.ledger.file.database import Database, is_sent_by_hand
+from assetsync.ledger.file.group_commit import Pending
 from assetsync.ledger.folders import ASKED_TO_WAIT, PASSING, Hold, hold_folder, note_names, release_folder
-from assetsync.ledger.group_commit import Pending
 from assetsync.ledger.rows import WHOSE_ASSET, Usual, apply, current_row, move, reopen, row_missing
 from assetsync.ledger.runs import count_upload
 from assetsync.model import Sent, SentExtent, State

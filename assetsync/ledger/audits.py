@@ -7,8 +7,8 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from assetsync.ledger.database import ANY_OF, Database
-from assetsync.ledger.ledger_metadata import fact, set_fact
+from assetsync.ledger.file.database import ANY_OF, Database
+from assetsync.ledger.file.facts import set_fact
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row, files_where
 from assetsync.ledger.runs import AUDITED
 from assetsync.model import Asset, Clock
@@ -103,7 +103,7 @@ class Audits:
 
     def last(self, folder: str) -> dict[str, object] | None:
         """Return the counts of the folder's newest completed audit, with `at`, when it began."""
-        result = fact(self._store, AUDITED + folder)
+        result = self._store.fact(AUDITED + folder)
         return None if result is None else dict(json.loads(result))
 
     def done(self, folder: str, at: float, found: Mapping[str, object]) -> None:

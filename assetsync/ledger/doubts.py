@@ -14,8 +14,8 @@ from assetsync.core.backoff import LONGEST
 from assetsync.core.doubt import Grace, Judgement, Verdict
 from assetsync.core.outcome import UNREADABLE_WHILE_SENT
 from assetsync.core.states import Event
-from assetsync.ledger.database import ANY_OF, Database
-from assetsync.ledger.ledger_metadata import ACCOUNT, fact, set_fact
+from assetsync.ledger.file.database import ANY_OF, Database
+from assetsync.ledger.file.facts import ACCOUNT, set_fact
 from assetsync.ledger.repair import MISSING
 from assetsync.ledger.rows import (
     ATTEMPT_COLUMNS,
@@ -344,7 +344,7 @@ class Doubts:
             conn.execute(f"UPDATE attempts SET {NEW_SPAN} WHERE closed_at IS NULL")
             set_fact(conn, ACCOUNT, account)
 
-        if fact(self._store, ACCOUNT) != account:
+        if self._store.fact(ACCOUNT) != account:
             self._store.write(work)
 
     def look_now(self, attempt_ids: Collection[int], now: float) -> int:

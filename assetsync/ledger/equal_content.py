@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from assetsync.core.names import is_exactly, is_shown_as, shown_patterns
 from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
-from assetsync.ledger.database import Database
+from assetsync.ledger.file.database import Database
 from assetsync.ledger.rows import FILE_COLUMNS, WHOSE_ASSET, FileRow, file_row, files_where
 
 # The last case is an open attempt of a blocked row, which may have stored its asset.

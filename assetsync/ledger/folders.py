@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
-from assetsync.ledger.database import Database
 from assetsync.ledger.equal_content import OWNED
+from assetsync.ledger.file.database import Database
 from assetsync.ledger.rows import retry_where
 
 UNLISTED = "unlisted"

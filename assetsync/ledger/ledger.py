@@ -14,14 +14,14 @@ from assetsync.errors import LedgerBusy, LedgerError, LedgerOfAnother
 from assetsync.ledger.assets import Assets, ControlSamples
 from assetsync.ledger.attempts import AttemptResults
 from assetsync.ledger.audits import Audits
-from assetsync.ledger.database import ANY_OF, Database, open_beside, open_database
 from assetsync.ledger.doubts import Doubts
 from assetsync.ledger.equal_content import EqualContent
+from assetsync.ledger.file.database import ANY_OF, Database, open_beside, open_database
+from assetsync.ledger.file.facts import SITE, expect_owner, set_fact
+from assetsync.ledger.file.integrity import CLEAN_STOP, DAMAGE_SEEN
+from assetsync.ledger.file.ledger_files import Epoch, OutsideEpoch
 from assetsync.ledger.folder_cache import FolderCache
 from assetsync.ledger.folders import FolderListings
-from assetsync.ledger.integrity import CLEAN_STOP, DAMAGE_SEEN
-from assetsync.ledger.ledger_files import Epoch, OutsideEpoch
-from assetsync.ledger.ledger_metadata import SITE, expect_owner, set_fact
 from assetsync.ledger.metadata_drift import MetadataDrift
 from assetsync.ledger.queue import Queue
 from assetsync.ledger.queue_folders import QueueFolders

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from assetsync.ledger.database import ANY_OF, Database, below
+from assetsync.ledger.file.database import ANY_OF, Database, below
 from assetsync.ledger.rows import FILE_COLUMNS, WHOSE_ASSET, FileRow, file_row, files_where
 from assetsync.model import Asset
 

@@ -11,10 +11,10 @@ from assetsync.core.backoff import LONGEST
 from assetsync.core.outcome import UNREADABLE_WHILE_SENT
 from assetsync.core.settled import PastUpload
 from assetsync.core.states import Event, Facts
-from assetsync.ledger.database import Database
 from assetsync.ledger.equal_content import OWNED
+from assetsync.ledger.file.database import Database
+from assetsync.ledger.file.group_commit import Pending
 from assetsync.ledger.folders import ASKED_TO_WAIT, HELD, NOT_HELD, UNLISTED, Hold, hold_folder, release_folder
-from assetsync.ledger.group_commit import Pending
 from assetsync.ledger.rows import (
     FILE_COLUMNS,
     NOT_INDEXED,

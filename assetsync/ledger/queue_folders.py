@@ -7,7 +7,7 @@ every waiting file (about a second for 1,000,000 of them), so they are asked sel
 
 from collections.abc import Collection, Iterator
 
-from assetsync.ledger.database import Database
+from assetsync.ledger.file.database import Database
 from assetsync.ledger.folders import HELD
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Mapping

@@ -6,8 +6,8 @@ Reading the request, and looking at the service for it, are left to `sync.reques
 import sqlite3
 
 from assetsync.core.states import Event, allowed
-from assetsync.ledger.database import Database
 from assetsync.ledger.equal_content import OWNED
+from assetsync.ledger.file.database import Database
 from assetsync.ledger.rows import FileRow, apply, close_attempts, hold_name, read_file
 from assetsync.model import Asset, State
 

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
-from assetsync.ledger.database import ANY_OF, Database, below, open_beside
 from assetsync.ledger.equal_content import OWNED
+from assetsync.ledger.file.database import ANY_OF, Database, below, open_beside
 from assetsync.ledger.folders import HELD, PASSING, UNLISTED, Hold
-from assetsync.ledger.ledger_metadata import fact
 from assetsync.ledger.metadata_drift import DRIFTED, ELSEWHERE
 from assetsync.ledger.rows import FILE_COLUMNS, THEIRS, FileRow, file_row, files_where
 from assetsync.ledger.runs import HourlyStats, Runs
@@ -349,7 +348,7 @@ class Reports:
 
     def fact(self, name: str) -> str | None:
         """Return one fact of the whole ledger."""
-        return fact(self._store, name)
+        return self._store.fact(name)
 
 
 class LedgerView:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from assetsync.core.states import WANTED_AFTER, Event, Facts, transition
 from assetsync.errors import LedgerDamaged, RowUnfit
-from assetsync.ledger.database import Database
-from assetsync.ledger.integrity import BY_HAND
+from assetsync.ledger.file.database import Database
+from assetsync.ledger.file.integrity import BY_HAND
 from assetsync.model import FileStat, State, Wanted
 
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from assetsync.ledger.database import Database
-from assetsync.ledger.ledger_metadata import fact, set_fact
+from assetsync.ledger.file.database import Database
+from assetsync.ledger.file.facts import set_fact
 from assetsync.text import printable
 
 JOBS = ("rescan", "index", "verify", "audit")
@@ -169,7 +169,7 @@ class Runs:
 
     def vanished(self, now: float) -> tuple[Vanished, ...]:
         """Return the scans of the last week that found files gone, the newest last."""
-        record = json.loads(fact(self._store, _VANISHED) or "[]")
+        record = json.loads(self._store.fact(_VANISHED) or "[]")
         found = (Vanished(**each | {"names": tuple(each["names"])}) for each in record)
         return tuple(each for each in found if each.at > now - _WEEK)
 
@@ -217,7 +217,7 @@ class Runs:
     def pause_at_hand(self) -> Pause | None:
         """Return the pause that the latest process recorded; the pause of an earlier process is over."""
         pause = self.pause()
-        return pause if pause is not None and str(pause.start) == fact(self._store, "start") else None
+        return pause if pause is not None and str(pause.start) == self._store.fact("start") else None
 
     def note_held_up(self, held_up: HeldUp | None) -> None:
         """Record that uploads in doubt keep queued files waiting, or that they do not."""
@@ -226,7 +226,7 @@ class Runs:
     def held_up_at_hand(self) -> HeldUp | None:
         """Return what the latest process recorded; what an earlier process recorded is over."""
         record = self._read(_HELD_UP)
-        if record is None or str(record["start"]) != fact(self._store, "start"):
+        if record is None or str(record["start"]) != self._store.fact("start"):
             return None
         return _read_as(HeldUp, record | {"folders": tuple(record["folders"])})
 
@@ -237,7 +237,7 @@ class Runs:
     def refusal_at_hand(self) -> Refusal | None:
         """Return the refusal that the latest process recorded; the refusal of an earlier process is over."""
         record = self._read(_REFUSED)
-        if record is None or str(record["start"]) != fact(self._store, "start"):
+        if record is None or str(record["start"]) != self._store.fact("start"):
             return None
         return _read_as(Refusal, record)
 
@@ -264,7 +264,7 @@ class Runs:
         self._store.write(lambda conn: set_fact(conn, name, value))
 
     def _read(self, name: str) -> dict[str, Any] | None:
-        value = fact(self._store, name)
+        value = self._store.fact(name)
         return None if value is None else json.loads(value)
 
 

@@ -13,9 +13,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from assetsync.errors import LedgerError
-from assetsync.ledger.database import Database, is_held
-from assetsync.ledger.ledger_files import SUFFIX, real
-from assetsync.ledger.ledger_metadata import LAYOUT, LISTED, ROOT, SERVICE, SITE, fact
+from assetsync.ledger.file.database import Database, is_held
+from assetsync.ledger.file.facts import LAYOUT, LISTED, ROOT, SERVICE, SITE
+from assetsync.ledger.file.ledger_files import SUFFIX, real
 
 CLAIM = "claim"
 """The fact that holds the claim of a ledger's site."""
@@ -130,8 +130,8 @@ def _look(ledger: Path) -> Neighbour | None:
         # Any release will do: the table of facts has always existed.
         store = Database(ledger, read_only=True)
         try:
-            site, agreed = fact(store, SITE) or "", agreed_ledgers(fact(store, AGREED))
-            claim = read_claim(fact(store, CLAIM)) or _earlier(store)
+            site, agreed = store.fact(SITE) or "", agreed_ledgers(store.fact(AGREED))
+            claim = read_claim(store.fact(CLAIM)) or _earlier(store)
         finally:
             store.close()
         held = is_held(ledger)
@@ -152,9 +152,9 @@ def agreed_ledgers(text: str | None) -> tuple[str, ...]:
 
 def _earlier(store: Database) -> Claim | None:
     """Return the claim of a site whose release wrote none, derived from its other facts."""
-    root, service = fact(store, ROOT), fact(store, SERVICE)
+    root, service = store.fact(ROOT), store.fact(SERVICE)
     # Older releases wrote only LAYOUT.
-    layout = fact(store, LISTED) or fact(store, LAYOUT)
+    layout = store.fact(LISTED) or store.fact(LAYOUT)
     if root is None or service is None or layout is None:
         return None
     try:

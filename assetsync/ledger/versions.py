@@ -11,7 +11,7 @@ from typing import NamedTuple
 from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX
 from assetsync.core.settled import HOUR, KEEPS_CHANGING, is_settled
 from assetsync.core.states import Event
-from assetsync.ledger.database import AFTER_ALL, Database, below
+from assetsync.ledger.file.database import AFTER_ALL, Database, below
 from assetsync.ledger.rows import FileRow, apply, files_where, retry_where
 from assetsync.model import FileStat, State, Wanted
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from assetsync.config import SiteConfig, mappings
 from assetsync.ledger.assets import INDEX_STOPPED
-from assetsync.ledger.database import is_held
+from assetsync.ledger.file.database import is_held
+from assetsync.ledger.file.ledger_files import without_room
 from assetsync.ledger.folders import Hold
-from assetsync.ledger.ledger_files import without_room
 from assetsync.ledger.reports import BlockedGroup, Brake, Counts, LedgerView
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import DAY, HeldUp, Hour, LastScan, Pause, Refusal, Run, Unsettled, Vanished

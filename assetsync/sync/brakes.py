@@ -11,8 +11,8 @@ import structlog
 from assetsync.core.brake_hints import released_by
 from assetsync.core.mapping import Plan
 from assetsync.core.names import printable
+from assetsync.ledger.file.facts import LAYOUT, LISTED
 from assetsync.ledger.ledger import Ledger
-from assetsync.ledger.ledger_metadata import LAYOUT, LISTED
 from assetsync.ledger.reports import Brake
 from assetsync.model import Clock, Mapping
 from assetsync.sync.context import Context

@@ -19,8 +19,8 @@ import structlog
 
 from assetsync.core.names import printable
 from assetsync.errors import RootElsewhere
+from assetsync.ledger.file.ledger_files import real
 from assetsync.ledger.ledger import Ledger
-from assetsync.ledger.ledger_files import real
 from assetsync.ledger.site_claims import (
     AGREED,
     CLAIM,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from assetsync.core.mapping import Plan
 from assetsync.core.names import printable
 from assetsync.errors import FileChanged, FileUnreadable, NotRegular, ReadStopped, RootElsewhere, RootMissing
-from assetsync.ledger.ledger_metadata import ROOT
+from assetsync.ledger.file.facts import ROOT
 from assetsync.ledger.versions import Known
 from assetsync.model import FileStat, Mapping
 from assetsync.sync.brakes import BrakeControl

@@ -14,8 +14,8 @@ import structlog
 
 from assetsync.errors import KeyRefused, ServiceElsewhere, ServiceError
 from assetsync.ledger.assets import INDEX_STOPPED, KnownAsset
+from assetsync.ledger.file.facts import SERVICE
 from assetsync.ledger.ledger import Ledger
-from assetsync.ledger.ledger_metadata import SERVICE
 from assetsync.model import Asset, Body, Clock, SearchRequest, Sent, Service, UploadConnection, UploadRequest
 from assetsync.sync.brakes import BrakeControl
 from assetsync.sync.folder_backoff import Repeating

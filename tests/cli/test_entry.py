@@ -84,7 +84,7 @@ def test_every_command_help_has_examples(capsys, name):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_command_name_matches_command_table(name):
-    command = import_module(f"assetsync.cli.{name}").command
+    command = import_module(f"assetsync.cli.commands.{name}").command
     assert isinstance(command, click.Command)
     assert command.name == name
 
@@ -132,7 +132,7 @@ def test_unforeseen_error_is_exit_70(site, monkeypatch):
     def fails(*_: object, **__: object) -> None:
         raise RuntimeError("the key is a-key-that-no-one-may-see")
 
-    monkeypatch.setattr("assetsync.cli.reconcile.dry_run", fails)
+    monkeypatch.setattr("assetsync.cli.commands.reconcile.dry_run", fails)
     result = site.run("reconcile", "--dry-run")
     assert (result.code, result.out) == (70, "")
     assert "the key is [key]" in result.err

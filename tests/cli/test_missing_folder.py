@@ -2,7 +2,7 @@
 
 import pytest
 
-from assetsync.cli.reconcile import KEYS
+from assetsync.cli.commands.reconcile import KEYS
 
 WHAT_HELPS = (
     "missing: the mapped folder `fotos` is not there: mount its disk, correct `path` below `folders`, or create it"

@@ -9,9 +9,9 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 
-from assetsync.ledger import schema
 from assetsync.ledger.attempts import AttemptResults
 from assetsync.ledger.doubts import Doubts
+from assetsync.ledger.file import schema
 from assetsync.ledger.queue import Queue
 from assetsync.service.multipart import Sending
 from assetsync.service.uploads import Upload

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from assetsync.core import metadata
 from assetsync.core.names import sent_name
 from assetsync.errors import ServiceError, UsageError
-from assetsync.ledger.database import hold_by_hand
+from assetsync.ledger.file.database import hold_by_hand
 from assetsync.ledger.queue import Intent
 from assetsync.model import Sent, UploadRequest
 from assetsync.sync.upload import by_hand

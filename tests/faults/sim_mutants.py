@@ -13,9 +13,10 @@ from assetsync.core import doubt as core_doubt
 from assetsync.core import outcome as core_outcome
 from assetsync.core.doubt import Grace
 from assetsync.core.settled import Rest
-from assetsync.ledger import attempts, doubts, equal_content, ledger, schema
-from assetsync.ledger.database import Database
+from assetsync.ledger import attempts, doubts, equal_content, ledger
 from assetsync.ledger.equal_content import EqualContent
+from assetsync.ledger.file import schema
+from assetsync.ledger.file.database import Database
 from assetsync.model import Answer, Fault, Outcome, SentExtent
 from assetsync.service import uploads
 from assetsync.sync import folder_backoff

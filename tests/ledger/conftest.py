@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assetsync.ledger.database import Database
+from assetsync.ledger.file.database import Database
 from assetsync.ledger.folders import Hold, hold_folder
 from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.ledger.queue import Intent

@@ -11,7 +11,7 @@ import pytest
 
 from assetsync.core.states import Event
 from assetsync.errors import LedgerError
-from assetsync.ledger import ledger_files as epochs
+from assetsync.ledger.file import ledger_files as epochs
 from assetsync.ledger.folders import Hold
 from assetsync.ledger.ledger import open_ledger, read_ledger
 from assetsync.model import State

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assetsync.errors import LedgerBusy, LedgerError
-from assetsync.ledger.database import is_held
+from assetsync.ledger.file.database import is_held
 from assetsync.ledger.ledger import open_ledger, read_ledger
 from assetsync.sync.requests.take import take_requests
 

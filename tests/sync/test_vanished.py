@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from assetsync.cli.reconcile import KEYS
+from assetsync.cli.commands.reconcile import KEYS
 from assetsync.core.notices import Kind
 from assetsync.notify.notifications import current_problems
 from assetsync.reconcile.report import dry_run

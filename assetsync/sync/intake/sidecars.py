@@ -22,7 +22,7 @@ from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX, guess_kind
 from assetsync.core.names import printable
 from assetsync.core.settled import is_settled
 from assetsync.errors import FileUnreadable, NotRegular, RootMissing, SidecarError
-from assetsync.ledger.database import below
+from assetsync.ledger.file.database import below
 from assetsync.ledger.versions import SidecarChange
 from assetsync.model import Clock, FileStat, Mapping, Metadata, Seen, UploadOptions
 from assetsync.sync.context import Context

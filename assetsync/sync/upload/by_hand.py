@@ -2,8 +2,8 @@
 
 Sending is left to the command: it sends the file itself, with its own permissions, between the calls of `begin` and
 `end`. The command may run beside the daemon. From before `begin` until after `end` it holds the lock of its attempt
-(`ledger.database.hold_by_hand`). If the process of the command ends without a result, `ledger.attempts.recover` puts
-its attempt in doubt, and the doubt is resolved like any other.
+(`ledger.file.database.hold_by_hand`). If the process of the command ends without a result, `ledger.attempts.recover`
+puts its attempt in doubt, and the doubt is resolved like any other.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ import structlog
 from assetsync.core.names import printable, sent_name
 from assetsync.core.states import Event, allowed
 from assetsync.errors import UsageError
-from assetsync.ledger.database import is_sent_by_hand
+from assetsync.ledger.file.database import is_sent_by_hand
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.queue import Intent, NameBusy, Outdated
 from assetsync.ledger.rows import FileRow

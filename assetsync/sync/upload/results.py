@@ -11,7 +11,7 @@ import structlog
 from assetsync.core.backoff import delay
 from assetsync.core.names import printable
 from assetsync.errors import LedgerDamaged, LedgerError, OutOfResources, RowUnfit
-from assetsync.ledger.group_commit import Pending
+from assetsync.ledger.file.group_commit import Pending
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Answer, Fault, Outcome, Sent, SentExtent, State
 from assetsync.sync.context import Context

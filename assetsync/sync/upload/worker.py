@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from assetsync.errors import LedgerDamaged, LedgerError, OutOfResources, ServiceError
-from assetsync.ledger.group_commit import Pending
+from assetsync.ledger.file.group_commit import Pending
 from assetsync.ledger.queue import NameBusy, Outdated
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Answer, Body, Sent, State, UploadConnection

@@ -8,7 +8,7 @@ import pytest
 from assetsync.core.doubt import STORED_BY_NOW
 from assetsync.core.outcome import Reply
 from assetsync.errors import BadAnswer, ServiceRefused
-from assetsync.ledger.integrity import CLEAN_STOP
+from assetsync.ledger.file.integrity import CLEAN_STOP
 from assetsync.model import State
 from assetsync.service.search import like_pattern
 from tests.sync.conftest import die_sending, lose

@@ -10,8 +10,8 @@ import pytest
 from assetsync.core.doubt import Judgement, Verdict
 from assetsync.core.names import sent_name
 from assetsync.core.outcome import read_silence
-from assetsync.ledger.database import hold_by_hand
 from assetsync.ledger.doubts import OpenDoubt
+from assetsync.ledger.file.database import hold_by_hand
 from assetsync.ledger.queue import Intent
 from assetsync.model import Answer, Fault, Outcome, Sent, SentExtent, State, Wanted
 from assetsync.sync.requests.take import read_request, take_requests

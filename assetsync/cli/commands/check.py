@@ -1,0 +1,209 @@
+"""`assetsync check`: yield the findings of all checks, print them and set the exit code. Nothing is changed.
+
+The configuration, the key, the status page, `notify` and the service are checked here; the tree in `check_tree`, the
+ledger in `check_ledger`. Sending a test message is left to `notify.notifications`.
+"""
+
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+
+import click
+from pydantic import SecretStr
+
+from assetsync.cli.check_ledger import look_at_ledger
+from assetsync.cli.check_tree import look_at_tree
+from assetsync.cli.entry import NO_SERVICE, OK, USAGE
+from assetsync.cli.finding import Finding, Level, Where
+from assetsync.cli.operator import read_key
+from assetsync.cli.options import CONFIGURATIONS, with_config_path, with_json
+from assetsync.cli.output import coloured, write, write_json
+from assetsync.clock import ZONE_FIX, zone_warning
+from assetsync.config import KEY_VARIABLE, SiteConfig, key_file, key_file_warning, load_config, mappings
+from assetsync.core.notices import trial_notice
+from assetsync.errors import BadAnswer, ConfigError, ServiceError
+from assetsync.ledger.file.database import holder_of
+from assetsync.ledger.file.ledger_files import real
+from assetsync.ledger.folders import Hold
+from assetsync.log import redact
+from assetsync.notify.channel import Undelivered
+from assetsync.notify.notifications import receivers
+from assetsync.parts import make_service
+from assetsync.sync.folder_backoff import probe
+from assetsync.text import plural, printable
+
+
+def look_at_page(config: SiteConfig) -> Iterator[Finding]:
+    """Warn of an address that another program uses, or that does not belong to this machine."""
+    listen = config.status.listen
+    if listen is None or holder_of(real(config.ledger)).sends:
+        # If the process that sends for this site is a daemon, it listens there itself.
+        return
+    try:
+        where = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = where[0]
+        with socket.socket(family, socket.SOCK_STREAM) as tried:
+            # The daemon sets this option, too: a socket that was closed a moment ago does not block the address.
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind(address)
+            tried.listen()
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+    except UnicodeError:
+        why = "no such name can be looked up"
+    else:
+        return
+    message = f"the status page cannot listen on {listen.host}:{listen.port}: {why}"
+    fix = "give each site a port of its own in status.listen, or set it to null; files are mirrored all the same"
+    yield Finding("status", Level.WARNING, message, fix)
+
+
+_FIX = {
+    "webhook": "correct notify.webhook, or see the receiver's log",
+    "command": "run the program by hand as assetsync's user, with a line of JSON on its stdin",
+}
+
+
+def look_at_notify(config: SiteConfig, *, send: bool) -> Iterator[Finding]:
+    """Yield the findings about `notify`; with `send`, send a test message on each channel and report the result."""
+    try:
+        found = receivers(config, os.environ)
+    except ConfigError:
+        # The check of the service has already reported it.
+        return
+    if send and not found:
+        fix = "set notify.webhook or notify.command"
+        yield Finding("notify", Level.ERROR, "no message can be sent: the configuration names no channel", fix)
+    program = config.notify.command
+    if program and shutil.which(program[0]) is None:
+        fix = "write the whole path of a program that assetsync's user may run"
+        yield Finding("notify", Level.WARNING, f"notify.command: there is no program {program[0]}", fix)
+    for name, receiver in found.items() if send else ():
+        began = time.monotonic()
+        try:
+            receiver(trial_notice(config.site, time.time()))
+        except Undelivered as error:
+            yield Finding("notify", Level.ERROR, redact(str(error)), _FIX[name], Where.HERE)
+        else:
+            took = time.monotonic() - began
+            yield Finding("notify", Level.OK, f"notify.{name} took the test message in {took:.1f} s")
+
+
+def look(path: Path, config: SiteConfig) -> Iterator[Finding]:
+    """Yield the findings of all checks, the service last; raise nothing that a configuration can cause."""
+    mapped = plural(len(config.folders), "folder")
+    yield Finding("configuration", Level.OK, f"{path}: site {config.site}, {mapped} mapped")
+    if (unknown := zone_warning(os.environ)) is not None:
+        yield Finding("schedule", Level.WARNING, unknown, ZONE_FIX)
+    if not config.schedule.reads_back:
+        message = "the daemon reads nothing back: files stay `stored` until `assetsync reconcile` verifies them"
+        yield Finding("schedule", Level.WARNING, message, "switch schedule.verify on, or schedule.index")
+    for mapped_folder in config.folders:
+        if mapped_folder.upload.debug or mapped_folder.upload.emailto is not None:
+            where = mapped_folder.path
+            message = f"for uploads from {where}, the service mails all parameters, also the API key"
+            fix = "take upload.debug and upload.emailto out of this mapping once the fault is found"
+            yield Finding("folders", Level.WARNING, message, fix)
+    key, findings = _key(config)
+    yield from findings
+    yield from look_at_tree(config)
+    findings, held = look_at_ledger(config)
+    yield from findings
+    yield from look_at_page(config)
+    if key is not None:
+        yield from _service(config, key, held)
+
+
+def _key(config: SiteConfig) -> tuple[SecretStr | None, list[Finding]]:
+    """Read the key only once: it may come from a pipe."""
+    try:
+        key = read_key(config)
+    except ConfigError as error:
+        if config.service.api_key_file is None and isinstance(error.__cause__, PermissionError):
+            unread = key_file(config, os.environ)
+            if unread is not None and unread.parent == CONFIGURATIONS:
+                message = f"{unread} is for the systemd units, and this user cannot read it: the service is not asked"
+                fix = f"to ask the service, run it as root, or with the key in ${KEY_VARIABLE}"
+                return None, [Finding("key", Level.WARNING, message, fix)]
+        return None, [Finding("key", Level.ERROR, mistake) for mistake in error.mistakes]
+    file = key_file(config, os.environ)
+    if file is None:
+        return key, [Finding("key", Level.OK, "the API key comes from the environment or systemd")]
+    problem = key_file_warning(file)
+    if problem is not None:
+        return key, [Finding("key", Level.WARNING, problem, f"chmod 600 {file}")]
+    return key, [Finding("key", Level.OK, f"{file} holds a key and only its owner can read it")]
+
+
+def _service(config: SiteConfig, key: SecretStr, held: Mapping[str, Hold]) -> Iterator[Finding]:
+    """Search each mapped folder for a name that no asset has: the database answers fast, and the answer is short."""
+    try:
+        with closing(make_service(config, key)) as service:
+            for folder in dict.fromkeys(mapping.destfolderid for mapping in mappings(config)):
+                probe(service, folder)
+                # None of the three operations of the interface lists the folders, and one that does not exist is
+                # searched without an error: only uploads show it.
+                if folder in held:
+                    yield Finding("service", Level.WARNING, f"folder {folder}: {held[folder].detail}")
+                    continue
+                answers = f"{config.service.base_url} answers a search in folder {folder}"
+                yield Finding("service", Level.OK, f"{answers}; the first upload shows whether the folder exists")
+    except ConfigError as error:
+        for mistake in error.mistakes:
+            yield Finding("service", Level.ERROR, mistake)
+    except BadAnswer as error:
+        message = f"{error.message}: what answers at {config.service.base_url} is not the service"
+        yield Finding("service", Level.ERROR, message, error.hint or "correct service.base_url", Where.SERVICE)
+    except ServiceError as error:
+        fix = error.hint or "see that the service runs and that service.base_url is its address"
+        yield Finding("service", Level.ERROR, error.message, fix, Where.SERVICE)
+
+
+_COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
+
+
+@click.command("check")
+@with_config_path
+@click.option("--notify", is_flag=True, help="Send a test message to notify.webhook and notify.command too.")
+@with_json("Print one object.")
+def command(path: Path, *, notify: bool, as_json: bool) -> int:
+    """Test everything that a run needs, and print a fix for each finding; change nothing.
+
+    The command tests the configuration, the API key, the tree and its folders, the limits of the watcher and the
+    ledger. It searches each mapped folder of the service for a name that no asset has. It exits with 0 if a run can
+    begin, else with 2 or 3.
+
+    \b
+    Examples:
+      assetsync check --config /etc/assetsync/hq.yaml
+      assetsync check --config hq.yaml --notify      # does a message reach you?
+      assetsync check --config hq.yaml --json | jq '.findings[] | select(.level != "ok")'
+    """
+    try:
+        # Read the file only once: it may be a pipe.
+        config = load_config(path, os.environ)
+    except ConfigError as error:
+        found = [Finding("configuration", Level.ERROR, mistake) for mistake in error.mistakes]
+    else:
+        found = [*look(path, config), *look_at_notify(config, send=notify)]
+    errors = {finding.where for finding in found if finding.level is Level.ERROR}
+    if as_json:
+        findings = [
+            {"what": finding.what, "level": finding.level, "detail": detail, "message": detail, "help": fix, "fix": fix}
+            for finding in found
+            for detail, fix in [(redact(finding.message), finding.fix and redact(finding.fix))]
+        ]
+        write_json({"ok": not errors, "findings": findings})
+    else:
+        for finding in found:
+            sign = coloured(f"{finding.level:<7}", _COLOURS[finding.level])
+            write(f"{sign}  {finding.what}: {printable(redact(finding.message))}")
+            if finding.fix is not None:
+                write(f"         fix: {printable(redact(finding.fix))}")
+    if Where.HERE in errors:
+        return USAGE
+    return NO_SERVICE if errors else OK

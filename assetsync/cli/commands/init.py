@@ -1,0 +1,344 @@
+"""`assetsync init`: ask for what a new site needs, write its configuration and key file, and check them.
+
+Values are quoted, files appear whole, and nothing is overwritten unasked. Checking a single answer is left to `config`.
+"""
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import click
+import yaml
+from pydantic import SecretStr
+
+from assetsync.cli import options
+from assetsync.cli.commands.check import command as check
+from assetsync.cli.entry import OK
+from assetsync.cli.output import note, warn, write, write_file
+from assetsync.config import KEY_VARIABLE, SiteConfig, parse_config
+from assetsync.config.document.fields import Unusable
+from assetsync.config.key import checked_key, keep_from_dumps, read_key_file
+from assetsync.config.models import folder_id, site_name
+from assetsync.config.values import absolute, base_url, below_root, is_inside, service_url
+from assetsync.errors import ConfigError, KeyRefused, ServiceError, UsageError
+from assetsync.log import register_secret
+from assetsync.model import SearchRequest
+from assetsync.parts import make_service
+from assetsync.text import name_configuration, printable
+
+_SERVICE = {
+    "base_url": "Where the service is installed.",
+    "upload_url": "The index file of your tenant; files are posted here.",
+}
+_Value = TypeVar("_Value")
+_Folders = Sequence[tuple[str, str]]
+
+
+def configuration(site: str, root: Path, ledger: Path, service: Mapping[str, str], folders: _Folders) -> str:
+    """Return the text of the configuration, with a short comment for each part.
+
+    `service` has the settings of that section, `folders` pairs of a path below the root and its destfolderid.
+    """
+    settings = "".join(f"  # {_SERVICE[name]}\n  {name}: {_quoted(value)}\n" for name, value in service.items())
+    mapped = "".join(f"  - path: {_quoted(path)}\n    destfolderid: {_quoted(folder)}\n" for path, folder in folders)
+    return f"""\
+# The configuration of one site. `assetsync example config` shows every other setting with its default.
+
+# Names the site in the ledger, the log and the metrics.
+site: {_quoted(site)}
+
+# The folder to mirror. assetsync never writes into it.
+root: {_quoted(str(root))}
+
+# The database of what was sent and verified. It is made by the first run.
+ledger: {_quoted(str(ledger))}
+
+service:
+{settings}  # The API key is in the file beside this one, whose name ends in .key.
+
+# Which folder below root goes into which folder of the service. What no entry covers is not uploaded.
+folders:
+{mapped}"""
+
+
+def _quoted(value: str) -> str:
+    # One line, whatever its length: a folded value would lose its indentation.
+    return yaml.safe_dump(value, default_style='"', allow_unicode=True, width=float("inf")).rstrip("\n")
+
+
+def write_site(path: Path, text: str, key: SecretStr, *, force: bool) -> None:
+    """Write the configuration and the key file beside it, or neither. Raise OSError."""
+    key_path = path.with_suffix(".key")
+    write_file(key_path, key.get_secret_value(), 0o600, force=force)
+    try:
+        write_file(path, text, 0o644, force=force)
+    except OSError:
+        if not force:
+            key_path.unlink()
+        raise
+
+
+@click.command("init")
+@click.option("--site", metavar="NAME", help="The name of the site: a-z, 0-9 and -.")
+@click.option("--root", metavar="FOLDER", help="The folder to mirror.")
+@click.option("--ledger", metavar="FILE", help="The ledger; by default /var/lib/assetsync/NAME.db, or beside --output.")
+@click.option("--base-url", metavar="URL", help="The address where the service is installed.")
+@click.option("--upload-url", metavar="URL", help="The index file of your tenant.")
+@click.option(
+    "--key-file", metavar="FILE", type=click.Path(path_type=Path), help="A file with the API key, which is copied."
+)
+@click.option(
+    "--folder",
+    "folders",
+    metavar="PATH=ID",
+    multiple=True,
+    help="A folder below root and its destfolderid; may be repeated.",
+)
+@click.option(
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The configuration to write; by default /etc/assetsync/NAME.yaml.",
+)
+@click.option("--force", is_flag=True, help="Replace an existing configuration and key file.")
+def command(
+    *,
+    folders: tuple[str, ...],
+    key_file: Path | None,
+    output: Path | None,
+    force: bool,
+    **given: str | None,
+) -> int:
+    """Ask for the settings of a new site, write its configuration and key file, and check them.
+
+    Without a terminal, every option except --ledger, --output and --force is needed, and the key comes from --key-file
+    or $ASSETSYNC_API_KEY. Nothing is written if the service refuses the key or does not answer; on a terminal, you are
+    asked to correct or confirm the settings.
+
+    \b
+    Examples:
+      assetsync init
+      assetsync init --site hq --root /srv/media --output hq.yaml
+    """
+    site = _answer("--site", "Name of the site", site_name, given["site"])
+    path = (output or options.CONFIGURATIONS / f"{site}.yaml").absolute()
+    _expect_place(path, force=force)
+    root = _answer("--root", "Folder to mirror", partial(_root, path), given["root"])
+    ledger = f"/var/lib/assetsync/{site}.db" if path.parent == options.CONFIGURATIONS else str(path.with_suffix(".db"))
+    ledger_path = _answer("--ledger", "Ledger, a database", partial(_ledger, root), given["ledger"], default=ledger)
+    mapped = [_answer("--folder", "", _pair, text) for text in folders]
+    service = _ask_service(given)
+    key = _read_key(key_file)
+    draft = partial(configuration, site, root, ledger_path)
+
+    def config_of(addresses: Mapping[str, str]) -> SiteConfig:
+        # The folders are asked for once the service has answered: it knows some of their ids.
+        return parse_config(draft(addresses, mapped or [(".", "0")]).encode(), str(path), {})
+
+    service, key, offered = _until_answered(config_of, service, key)
+    mapped = mapped or _ask_folders(root, offered)
+    text = draft(service, mapped)
+    parse_config(text.encode(), str(path), {})
+    try:
+        for folder, mode in ((path.parent, 0o755), (ledger_path.parent, 0o700)):
+            if not folder.is_dir():
+                folder.mkdir(parents=True)
+                # Whatever the umask is, the daemon's user must be able to read the configuration.
+                folder.chmod(mode)
+        write_site(path, text, key, force=force)
+    except OSError as error:
+        place = error.filename2 or error.filename or path
+        raise UsageError(
+            f"{place} cannot be written: {error.strerror}", hint="name other files by --output and --ledger"
+        ) from error
+    write(f"wrote {printable(str(path))} and {printable(str(path.with_suffix('.key')))}")
+    return _check(path)
+
+
+def _check(path: Path) -> int:
+    """Check the new site, and print the next commands."""
+    name_configuration(options.option_for(path))
+    code = int(click.get_current_context().invoke(check, path=path, notify=False, as_json=False))
+    if code != OK:
+        write("next, after the errors above are fixed: assetsync check")
+        return code
+    write("next: assetsync reconcile --dry-run --list")
+    unit = shlex.quote(f"assetsync@{path.stem}")
+    write(f"then: systemctl enable --now {unit}" if path.parent == options.CONFIGURATIONS else "then: assetsync run")
+    return code
+
+
+def _answer(
+    option: str, question: str, read: Callable[[str], _Value], given: str | None, *, default: str | None = None
+) -> _Value:
+    """Return what `read` makes of the option, or of the answer to the question; ask until the answer can be used.
+
+    Without a terminal, the default is the answer; raise UsageError if there is none.
+    """
+    if given is None and not sys.stdin.isatty():
+        if default is None:
+            raise click.UsageError(f"Missing option '{option}': there is no terminal to ask on")
+        given = default
+
+    def value_of(text: str) -> _Value:
+        try:
+            return read(_utf8(text))
+        except Unusable as error:
+            raise click.BadParameter(error.message(), param_hint=f"'{option}'") from None
+        except ConfigError as error:
+            raise click.BadParameter(str(error), param_hint=f"'{option}'") from None
+
+    if given is not None:
+        return value_of(given)
+    hidden = option == "--key-file"
+    answer: _Value = click.prompt(question, default, hide_input=hidden, err=True, value_proc=value_of)
+    return answer
+
+
+def _expect_place(path: Path, *, force: bool) -> None:
+    """Raise UsageError if the configuration and its key cannot be written there, before anything else is asked."""
+    key_path = path.with_suffix(".key")
+    if not _is_utf8(str(path)):
+        raise UsageError(f"{path} is not UTF-8, as the configuration is", hint="name another file by --output")
+    if key_path == path:
+        raise UsageError(f"{path} is the name of the key file", hint="end the name of the configuration in .yaml")
+    taken = [str(file) for file in (path, key_path) if os.path.lexists(file)]
+    if taken and not force:
+        raise UsageError(
+            f"{' and '.join(taken)} exist{'s' if len(taken) == 1 else ''} already", hint="--force replaces it"
+        )
+    folder = next(folder for folder in path.parents if folder.exists())
+    if not os.access(folder, os.W_OK):
+        raise UsageError(
+            f"{folder} cannot be written", hint="run it as root, or name another file by --output, such as hq.yaml"
+        )
+
+
+def _root(path: Path, text: str) -> Path:
+    root = absolute(Path(text).expanduser().absolute())
+    if not root.is_dir():
+        raise Unusable("there is no such folder", "name the folder to mirror")
+    if not os.access(root, os.R_OK | os.X_OK):
+        raise Unusable("it cannot be read", "run this as a user that can read the tree")
+    if is_inside(path, root):
+        raise Unusable(f"{path} would be inside it and be uploaded", "name another file by --output")
+    return root
+
+
+def _ledger(root: Path, text: str) -> Path:
+    ledger = absolute(Path(text).expanduser().absolute())
+    if is_inside(ledger, root):
+        raise Unusable("it is inside root", "move it elsewhere, because assetsync never writes into the tree")
+    return ledger
+
+
+def _pair(text: str) -> tuple[str, str]:
+    path, _sign, folder = text.rpartition("=")
+    if not path or not folder:
+        raise Unusable("it is no PATH=ID", "write it such as photos=A6CE649F")
+    return below_root(path), folder_id(folder)
+
+
+def _ask_service(given: Mapping[str, str | None], before: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the two addresses; a person is shown those of `before`."""
+    known = before or {}
+    base = partial(base_url, allow_http=False)
+    upload = partial(service_url, allow_http=False)
+    question = "Address for uploads, the index file of your tenant"
+    return {
+        "base_url": _answer(
+            "--base-url", "Address of the service", base, given.get("base_url"), default=known.get("base_url")
+        ),
+        "upload_url": _answer(
+            "--upload-url", question, upload, given.get("upload_url"), default=known.get("upload_url")
+        ),
+    }
+
+
+def _read_key(file: Path | None) -> SecretStr:
+    keep_from_dumps()
+    if file is not None:
+        return read_key_file(file, "--key-file")
+    if KEY_VARIABLE in os.environ:
+        return checked_key(os.environ[KEY_VARIABLE], f"${KEY_VARIABLE}")
+    return _ask_key()
+
+
+def _ask_key() -> SecretStr:
+    return _answer("--key-file", "API key (not shown)", partial(checked_key, where="the API key"), None)
+
+
+def _until_answered(
+    config_of: Callable[[Mapping[str, str]], SiteConfig], service: dict[str, str], key: SecretStr
+) -> tuple[dict[str, str], SecretStr, list[str]]:
+    """Return the addresses and the key that the service accepts, and the ids of some folders that hold assets.
+
+    On a terminal, a person corrects what failed, or confirms it. Without one, raise ServiceError.
+    """
+    while True:
+        try:
+            return service, key, _try(config_of(service), key)
+        except ServiceError as error:
+            if not sys.stdin.isatty():
+                raise
+            warn(str(error))
+            if isinstance(error, KeyRefused):
+                key = _ask_key()
+            elif click.confirm("Write the configuration all the same?", err=True):
+                return service, key, []
+            else:
+                service = _ask_service({}, service)
+
+
+def _try(config: SiteConfig, key: SecretStr) -> list[str]:
+    """Return the ids of folders that some assets of the service are in. Raise ServiceError if it does not answer."""
+    register_secret(key)
+    request = SearchRequest(searchfor="%", dbdirect=True, maxrows=500)
+    with closing(make_service(config, key)) as service, service.search(request) as assets:
+        found = sorted({asset.folder_id for asset in assets if asset.folder_id})
+    note(f"{config.service.base_url} accepts the key")
+    return found
+
+
+def _ask_folders(root: Path, offered: list[str]) -> list[tuple[str, str]]:
+    if sys.stdin.isatty():
+        # The configuration holds text: a name that is not UTF-8 cannot be mapped by itself.
+        below = sorted(
+            entry.name for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink() and _is_utf8(entry.name)
+        )
+        note(f"folders below root: {', '.join(map(printable, below)) or 'none'}")
+        if offered:
+            note(f"folders that assets of the service are in: {', '.join(map(printable, offered))}")
+    mapped: list[tuple[str, str]] = []
+
+    def further(text: str) -> str:
+        path = below_root(text)
+        if not (root / path).is_dir():
+            raise Unusable("there is no such folder below root", "name one that is there")
+        if path in dict(mapped):
+            raise Unusable("this folder is mapped already", "name another one")
+        return path
+
+    while not mapped or click.confirm("Another folder?", err=True):
+        path = _answer("--folder", "Folder below root (. is root itself)", further, None)
+        mapped.append((path, _answer("--folder", f"destfolderid for {printable(path)}", folder_id, None)))
+    return mapped
+
+
+def _utf8(text: str) -> str:
+    if not _is_utf8(text):
+        raise Unusable("it is not UTF-8, as the configuration is", "rename it, or name it by a link")
+    return text
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,197 @@
+"""`assetsync status`: print the state of the site from the ledger, once or repeatedly.
+
+The counts come from `status.site_status`, the sentences from `status.sentences`. Neither the tree nor the service is
+read.
+"""
+
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from assetsync.cli.options import with_config, with_json
+from assetsync.cli.output import coloured, write, write_json
+from assetsync.config import SiteConfig
+from assetsync.ledger.file.database import holder_of
+from assetsync.ledger.reports import view_ledger
+from assetsync.status.document import as_object
+from assetsync.status.sentences import (
+    counted,
+    held_by_doubts,
+    leftovers,
+    missing_folders,
+    no_room,
+    orphan_sidecars,
+    regular_work,
+    scanned,
+    trouble,
+    unsettled,
+    uploaded,
+    vanished,
+    verdict,
+    waiting,
+)
+from assetsync.status.site_status import Level, SiteStatus, read_status
+from assetsync.text import moment, runnable
+
+if TYPE_CHECKING:
+    from rich.console import ConsoleDimensions
+    from rich.live import Live
+    from rich.text import Text
+
+_EVERY = 2.0
+_NARROWEST = 2  # lines; too few for a line that says that something is left out
+
+
+@click.command("status")
+@with_config
+@with_json("Print one object; with --watch one a line, every two seconds.")
+@click.option("--watch", is_flag=True, help="Refresh until Ctrl-C or SIGTERM, which exit with 0.")
+def command(config: SiteConfig, *, as_json: bool, watch: bool) -> None:
+    """Show whether the site is in sync, and what needs you.
+
+    The command only reads the ledger: it asks the service nothing and does not look at the tree. It works beside a
+    daemon.
+
+    \b
+    Examples:
+      assetsync status --config /etc/assetsync/hq.yaml
+      assetsync status --config hq.yaml --watch
+      assetsync status --config hq.yaml --json | jq .in_sync
+    """
+    if watch:
+        _watch(config, as_json=as_json)
+        return
+    look = _look(config)
+    if as_json:
+        write_json(_object(look))
+        return
+    for line in _painted(look, _lines(look)):
+        write(line)
+
+
+class _Look(NamedTuple):
+    """The state of the site; `unseen` is the reason why it is unknown whether a process sends, None if it is known."""
+
+    status: SiteStatus
+    unseen: str | None
+
+
+def _look(config: SiteConfig) -> _Look:
+    # Reopen the ledger each time: without a writer SQLite opens it as immutable and would not see later changes.
+    with closing(view_ledger(config.ledger, site=config.site)) as ledger:
+        holder = holder_of(ledger.store.path)
+        return _Look(read_status(config, ledger, time.time(), running=holder.sends), holder.unseen)
+
+
+def _object(look: _Look) -> dict[str, Any]:
+    return as_object(look.status) | ({} if look.unseen is None else {"running": None})
+
+
+def _lines(look: _Look) -> Iterator[str]:
+    status = look.status
+    yield f"{status.site}: {verdict(status)}"
+    yield counted(status)
+    yield uploaded(status)
+    longest = waiting(status)
+    if longest is not None:
+        yield longest
+    yield scanned(status)
+    yield from vanished(status)
+    yield regular_work(status)
+    paused = trouble(status)
+    if paused is not None:
+        yield paused
+    held = held_by_doubts(status)
+    if held is not None:
+        yield f"held: {held}"
+    yield from no_room(status)
+    yield from missing_folders(status.missing_folders)
+    yield from orphan_sidecars(status)
+    yield from unsettled(status)
+    yield from leftovers(status)
+    if look.unseen is not None:
+        yield f"it is unknown whether a process sends for this site: {look.unseen}"
+    elif not status.running:
+        yield "no process sends for this site now: assetsync run, or assetsync reconcile"
+
+
+_COLOURS = {Level.IN_SYNC: "green", Level.UNDER_WAY: "yellow", Level.NEEDS_YOU: "red"}
+_MARK = re.compile(
+    r"(brake \d+|blocked|missing|unreadable|ledger|indexing stopped|configuration rejected)\b"
+    r"|(?:held|in doubt|audit pending|metadata drift)(?=:)"
+)
+
+
+def _painted(look: _Look, lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines with the words that say whether an operator must act in colour, if the terminal has it."""
+    for number, line in enumerate(lines):
+        if not number:
+            site, _, text = line.partition(": ")
+            words, colon, rest = text.partition(": ")
+            yield f"{site}: {coloured(words, _COLOURS[look.status.level])}{colon}{rest}"
+        elif (mark := _MARK.match(line)) is not None:
+            yield coloured(mark.group(), "red" if mark.group(1) else "yellow") + line[mark.end() :]
+        else:
+            yield line
+
+
+def _watch(config: SiteConfig, *, as_json: bool) -> None:
+    """Print the state every `_EVERY` seconds until SIGINT or SIGTERM, which are the regular end."""
+    look = _look(config)
+    # Without a handler SIGTERM would leave the terminal on the alternate screen.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    screen: Live | None = None
+    with suppress(KeyboardInterrupt), ExitStack() as stack:
+        on_terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not as_json
+        if on_terminal:
+            screen = stack.enter_context(_screen())
+        while True:
+            if as_json:
+                write_json(_object(look))
+            elif screen is not None:
+                screen.console.size = _terminal_size()
+                screen.update(_fitted(look, screen.console.size), refresh=True)
+            else:
+                write(f"{moment(look.status.at)}")
+                for line in _lines(look):
+                    write(line)
+                write()
+            sys.stdout.flush()
+            time.sleep(_EVERY)
+            look = _look(config)
+    if screen is not None:
+        write(f"{look.status.site}: {verdict(look.status)}")
+
+
+def _screen() -> "Live":
+    """Return the other screen of the terminal; the old contents are back when it is left."""
+    from rich.console import Console  # noqa: PLC0415 - slow to load, and needed only here
+    from rich.live import Live  # noqa: PLC0415
+
+    return Live(console=Console(), screen=True, auto_refresh=False)
+
+
+def _terminal_size() -> tuple[int, int]:
+    """Return columns and lines of the terminal. COLUMNS and LINES may be older than the window's size."""
+    size = os.get_terminal_size(sys.stdout.fileno())
+    # A terminal that does not know its size, such as a serial line, reports 0.
+    return size.columns or 80, size.lines or 24
+
+
+def _fitted(look: _Look, size: "ConsoleDimensions") -> "Text":
+    """Return the lines cut to the screen; if some do not fit below each other, a line says so."""
+    from rich.text import Text  # noqa: PLC0415 - as above
+
+    lines = [*_lines(look), "", f"{moment(look.status.at)}, again every {_EVERY:.0f} s; Ctrl-C ends it"]
+    if len(lines) > size.height:
+        more = [*lines[: size.height - 2], "… and more: assetsync status without --watch", lines[-1]]
+        lines = more if size.height > _NARROWEST else lines[: size.height]
+    painted = [Text.from_ansi(runnable(line)) for line in _painted(look, lines)]
+    return Text("\n", no_wrap=True, overflow="ellipsis").join(painted)

@@ -1,0 +1,49 @@
+"""Facts of the whole ledger, by name, and the check of the fact that names the site that owns it.
+
+Two sites in one ledger would each report the other's files as vanished, so another site's configuration that names the
+ledger is refused. Whether a site has moved to another root is left to `sync.root_identity`; the meaning of any
+other fact is left to the module that writes it.
+"""
+
+import sqlite3
+from pathlib import Path
+
+from assetsync.errors import LedgerOfAnother
+
+ROOT = "root"
+"""The fact that holds the root of the ledger's files."""
+
+SITE = "site"
+"""The fact that holds the name of the site that owns the ledger."""
+
+SERVICE = "service"
+"""The fact that holds the address of the service that was sent to."""
+
+ACCOUNT = "looked_up_as"
+"""The fact that identifies the service and the key of the last look-ups, by a digest."""
+
+LAYOUT = "mappings"
+"""The fact that maps each mapped folder to the folder of the service that its files go to."""
+
+LISTED = "mappings_listed"
+"""The fact that holds the same of the configuration, before the files followed it."""
+
+
+def set_fact(conn: sqlite3.Connection, name: str, value: str | None) -> None:
+    """Write one fact, in the caller's transaction."""
+    conn.execute(
+        "INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        (name, value),
+    )
+
+
+def expect_owner(conn: sqlite3.Connection, path: Path, site: str) -> bool:
+    """Check that the site owns the ledger; return False if no site does yet. Raise LedgerOfAnother, sqlite3.Error."""
+    row = conn.execute("SELECT value FROM facts WHERE name = ?", (SITE,)).fetchone()
+    owner = None if row is None else row[0]
+    if owner not in (None, site):
+        raise LedgerOfAnother(
+            f"the ledger {path} belongs to the site `{owner}`, but this configuration is for the site `{site}`",
+            hint="give each site a `ledger` of its own; a new ledger adopts the assets that its folders already hold",
+        )
+    return owner is not None

@@ -1,0 +1,465 @@
+import json
+import os
+import pwd
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assetsync.cli.check_ledger import _no_room
+from assetsync.cli.entry import program
+from assetsync.cli.finding import Level
+from assetsync.sandbox import FaultKind, FaultRule
+from tests.cli.conftest import KEY, PAPERS, PHOTOS
+
+KEYS = {"what", "level", "detail", "help", "message", "fix"}
+
+
+def _levels(said) -> dict[str, set[str]]:
+    levels: dict[str, set[str]] = {}
+    for finding in said["findings"]:
+        levels.setdefault(finding["what"], set()).add(finding["level"])
+    return levels
+
+
+def test_sound_site_is_exit_0_with_object(site):
+    site.configure(more="status: {listen: null}")
+    site.write("a.jpg")
+    result = site.run("check", "--json")
+    assert (result.code, list(result.only)) == (0, ["ok", "findings"])
+    assert result.only["ok"] is True
+    assert all(set(finding) == KEYS for finding in result.only["findings"])
+    assert _levels(result.only) == {
+        what: {"ok"} for what in ("configuration", "key", "tree", "watch", "ledger", "service")
+    }
+
+
+def test_answered_search_proves_no_folder(site):
+    site.config.write_text(site.config.read_text("utf-8").replace(site.config.read_text("utf-8").split('"')[1], "NONE"))
+    (said,) = [f["message"] for f in site.run("check", "--json").only["findings"] if f["what"] == "service"]
+    assert said.endswith("answers a search in folder NONE; the first upload shows whether the folder exists")
+
+
+def test_held_folder_is_a_warning(site):
+    site.config.write_text(site.config.read_text().replace(PHOTOS, "F" * 32))
+    site.write("a.jpg")
+    site.run("reconcile", "--wait", "0s")
+    result = site.run("check", "--json")
+    (said,) = [finding for finding in result.only["findings"] if finding["what"] == "service"]
+    assert (result.code, said["level"], "destfolderid" in said["message"]) == (0, "warning", True)
+    assert f"folder {'F' * 32}: " in said["message"]
+
+
+def test_changes_nothing(site):
+    site.write("a.jpg")
+    before = site.left_behind()
+    site.run("check")
+    assert site.left_behind() == before
+    assert site.sandbox.assets() == []
+
+
+def test_each_config_mistake_is_a_finding(site):
+    site.configure(more="upload: {workers: many}\nbrake: {max_new_fils: 3}\n")
+    result = site.run("check", "--json")
+    assert result.code == 2
+    assert [finding["what"] for finding in result.only["findings"]] == ["configuration"] * 2
+
+
+@pytest.mark.parametrize("spoiled", ["configuration", "key"])
+def test_message_with_remedy_has_no_fix_line(site, spoiled):
+    if spoiled == "key":
+        site.key_file.unlink()
+    else:
+        site.configure(more="brake: {max_new_fils: 3}\n")
+    shown, said = site.run("check"), site.run("check", "--json")
+    assert (shown.code, "fix:" in shown.out) == (2, False)
+    assert [(f["what"], f["fix"]) for f in said.only["findings"] if f["level"] != "ok"] == [(spoiled, None)]
+
+
+def test_single_finding_uses_singular(site):
+    site.write("a.jpg")
+    site.write("a.jpg.yaml", b"description: x\n")
+    site.run("reconcile", "--wait", "0s")
+    said = site.run("check").out
+    assert f"{site.tree}: 1 file and 1 sidecar in 2 folders" in said
+    assert f"{site.ledger} knows 1 file\n" in said
+    assert "site hq, 1 folder mapped" in said
+
+
+@pytest.mark.parametrize("option", [(), ("--json",)])
+def test_every_bad_finding_has_a_fix(site, option):
+    site.key_file.chmod(0o644)
+    site.photos.rename(site.tree / "elsewhere")
+    site.nowhere()
+    result = site.run("check", *option)
+    assert result.code == 3
+    if option:
+        wrong = [finding for finding in result.only["findings"] if finding["level"] != "ok"]
+        assert {finding["what"] for finding in wrong} == {"key", "folders", "service"}
+        assert all(finding["fix"] for finding in wrong)
+    else:
+        assert result.out.count("fix: ") == 3
+
+
+def test_missing_key_file_skips_the_service(site):
+    site.key_file.unlink()
+    result = site.run("check", "--json")
+    assert result.code == 2
+    assert _levels(result.only)["key"] == {"error"}
+    assert "service" not in _levels(result.only)
+
+
+def test_a_refused_key_is_exit_3(site):
+    site.key_file.write_text("another-key")
+    result = site.run("check")
+    assert result.code == 3
+    assert "refuses the API key" in result.out
+    assert "another-key" not in result.out + result.err
+
+
+def test_foreign_answer_is_exit_3_and_named(site):
+    site.sandbox.set_faults(FaultRule(kind=FaultKind.HTML))
+    result = site.run("check")
+    assert result.code == 3
+    assert "is not the service" in result.out
+
+
+def test_missing_root_outranks_dead_service(site):
+    site.tree.rename(site.folder / "elsewhere")
+    site.nowhere()
+    assert site.run("check").code == 2
+
+
+def test_bad_sidecar_is_reported_with_line(site):
+    site.write("a.jpg")
+    site.write("a.jpg.yaml", b"description: x\ncolour: red\n")
+    result = site.run("check", "--json")
+    assert result.code == 0
+    (finding,) = [finding for finding in result.only["findings"] if finding["what"] == "sidecar"]
+    assert finding["level"] == "warning"
+    assert "photos/a.jpg.yaml, line 2" in finding["message"]
+
+
+def test_too_few_watches_suggest_sysctl_line(site, monkeypatch, tmp_path):
+    few = tmp_path / "max_user_watches"
+    few.write_text("1\n")
+    monkeypatch.setattr("assetsync.cli.check_tree._WATCHES", few)
+    site.write("below/a.jpg")
+    said = json.loads(site.run("check", "--json").out)
+    (finding,) = [finding for finding in said["findings"] if finding["what"] == "watch"]
+    assert finding["level"] == "warning"
+    assert "fs.inotify.max_user_watches=8 " in finding["fix"]
+
+
+def test_missing_ledger_folder_is_an_error(site):
+    site.ledger = site.folder / "nowhere" / "site.db"
+    site.configure()
+    result = site.run("check", "--json")
+    assert (result.code, _levels(result.only)["ledger"]) == (2, {"error"})
+
+
+@pytest.mark.parametrize("said", ["debug: true", "emailto: dam@example.com"])
+def test_options_mailing_the_key_are_warned_of(site, said):
+    text = site.config.read_text().replace('AA"}', f'AA", upload: {{{said}}}}}')
+    site.config.write_text(text)
+    result = site.run("check", "--json")
+    assert result.code == 0
+    (finding,) = [finding for finding in result.only["findings"] if finding["what"] == "folders"]
+    assert finding["level"] == "warning"
+    assert "also the API key" in finding["message"]
+
+
+def test_nearly_full_disk_is_reported_early(site, monkeypatch):
+    site.write("a.jpg")
+    site.run("reconcile")
+    sound = os.statvfs(site.ledger.parent)
+    short = os.statvfs_result((*sound[:3], sound.f_bfree, 20 * 1024 * 1024 // sound.f_frsize, *sound[5:]))
+    monkeypatch.setattr(os, "statvfs", lambda _path: short)
+    (finding,) = [f for f in site.run("check", "--json").only["findings"] if f["what"] == "ledger"]
+    assert finding["level"] == "warning"
+    assert "has 21.0 MB left" in finding["message"]
+
+
+def test_unwritable_ledger_folder_is_an_error(tmp_path: Path, monkeypatch):
+    assert _no_room(tmp_path / "hq.db") is None
+    monkeypatch.setattr(os, "access", lambda _path, mode: mode != os.W_OK)
+    found = _no_room(tmp_path / "hq.db")
+    assert found is not None
+    assert (found.level, "cannot be written" in found.message) == (Level.ERROR, True)
+
+
+def test_sidecars_without_file_are_counted(site):
+    site.write("a.jpg")
+    site.write("a.jpg.yaml", b"description: of a\n")
+    site.write("_folder.yaml", b"location: here\n")
+    for number in range(12):
+        site.write(f"{number:02}.jpgg.yaml", b"description: of nobody\n")
+    site.run("reconcile")
+    result = site.run("check", "--json")
+    assert result.code == 0
+    said = [finding["message"] for finding in result.only["findings"] if finding["level"] == "warning"]
+    assert said[:-1] == [f"photos/{number:02}.jpgg.yaml has no matching file" for number in range(len(said) - 1)]
+    assert said[-1] == f"{12 - len(said) + 1} more without a matching file"
+
+
+@pytest.mark.parametrize(
+    ("zone", "warns"),
+    [
+        ("Nowhere/Atall", True),
+        ("../etc/passwd", True),
+        ("/nowhere", True),
+        ("Europe/Berlin", False),
+        (":Europe/Berlin", False),
+        ("UTC0", False),
+        ("<+03>-3", False),
+        ("CET-1CEST,M3.5.0,M10.5.0/3", False),
+        ("", False),
+    ],
+)
+def test_unknown_time_zone_is_a_warning(site, monkeypatch, zone, warns):
+    monkeypatch.setenv("TZ", zone)
+    result = site.run("check", "--json")
+    said = [f for f in result.only["findings"] if f["what"] == "schedule"]
+    assert result.code == 0
+    assert [(f["level"], bool(f["fix"])) for f in said] == ([("warning", True)] if warns else [])
+
+
+def test_user_other_than_owner_is_warned(site, monkeypatch):
+    site.config = site.config.rename(site.config.with_name("my site.yaml"))
+    site.write("a.jpg")
+    assert "user" not in _levels(site.run("check", "--json").only), "there is no ledger yet"
+    site.run("reconcile")
+    assert "user" not in _levels(site.run("check", "--json").only)
+    owner = pwd.getpwuid(site.ledger.stat().st_uid).pw_name
+    monkeypatch.setattr(os, "geteuid", lambda: 4_000_000_001)
+    result = site.run("check", "--json")
+    (said,) = [finding for finding in result.only["findings"] if finding["what"] == "user"]
+    assert (result.code, said["level"]) == (0, "warning")
+    assert said["message"] == (
+        f"the ledger belongs to the user {owner}, and this is 4000000001: files that {owner} cannot read are not"
+        " reported here"
+    )
+    line = said["fix"].removeprefix("run it as its user: ")
+    assert line == f"sudo -u {owner} {program()} check --config '{site.config}'"
+    # A sudo that changes no user passes no environment on either.
+    sudo = site.config.with_name("sudo")
+    sudo.write_text(f'#!/bin/sh\nshift 3\nexec env -i {sys.executable} -m assetsync "$@"\n')
+    sudo.chmod(0o755)
+    done = subprocess.run(
+        ["bash", "-c", line], check=False, capture_output=True, env={"PATH": f"{sudo.parent}:/usr/bin:/bin"}
+    )
+    assert (done.returncode, b"my site.yaml: site hq" in done.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("times", "warns"), [("{verify: off, index: off}", True), ("{verify: off}", False), ("{index: off}", False)]
+)
+def test_schedule_without_verify_is_a_warning(site, times, warns):
+    site.configure(more=f"schedule: {times}\n")
+    result = site.run("check")
+    assert (result.code, "the daemon reads nothing back: files stay `stored`" in result.out) == (0, warns)
+
+
+def test_piped_config_is_checked_completely(site):
+    site.configure(more='notify: {command: ["/no/such/program"]}\n')
+    script = f"{sys.executable} -m assetsync check --json --config <(cat {site.config})"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert "notify" in {finding["what"] for finding in json.loads(done.stdout)["findings"]}
+
+
+def test_piped_key_is_read_once(site):
+    key = site.key_file.read_text("ascii")
+    site.key_file.unlink()
+    os.mkfifo(site.key_file, 0o600)
+    writer = subprocess.Popen(["sh", "-c", 'printf %s "$1" > "$2"', "sh", key, site.key_file])
+    result = site.run("check", "--json")
+    assert writer.wait(10) == 0
+    assert _levels(result.only)["service"] == {"ok"}
+
+
+def test_check_reports_only_unmapped_paths(site):
+    site.write("a.jpg")
+    for name in ("docs/x/y", "@eaDir", "raw"):
+        (site.tree / name).mkdir(parents=True)
+    (site.tree / "docs" / "one.txt").write_text("not sent")
+    for name in ("notes.txt", ".DS_Store", "_folder.yaml"):
+        (site.tree / name).write_text("keywords: [applied]")
+    said = [finding["message"] for finding in site.run("check", "--json").only["findings"]]
+    assert [message for message in said if "mapped nowhere" in message] == [
+        "mapped nowhere, so not sent: docs/, raw/, 1 file"
+    ]
+
+
+def test_remapped_folder_is_a_warning(site):
+    site.write("a.jpg")
+    site.run("reconcile")
+    assert "pointed to" not in site.run("check").out
+    site.config.write_text(site.config.read_text().replace(PHOTOS, PAPERS))
+    shown = site.run("check")
+    assert f"the mapping photos pointed to folder {PHOTOS} of the service and points to {PAPERS}" in shown.out
+    assert shown.code == 0
+    site.run("reconcile")
+    assert "let a run pull the brake" in site.run("check").out
+    assert site.run("resume").code == 0
+    shown = site.run("check").out
+    assert "pull the brake" not in shown
+    assert f"points to {PAPERS}, which a person agreed to: the next run uses it" in shown
+
+
+def test_taken_status_port_is_a_warning(site, eventually):
+    site.write("a.jpg")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        site.configure(more=f"status: {{listen: '127.0.0.1:{port}'}}")
+        result = site.run("check")
+        assert result.code == 0
+        assert f"the status page cannot listen on 127.0.0.1:{port}: Address already in use" in result.out
+        assert "give each site a port of its own" in result.out
+    assert "status page" not in site.run("check").out
+    site.start("run")
+    eventually(lambda: _is_listened_on(port))
+    assert "status page" not in site.run("check").out
+
+
+def _is_listened_on(port) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_files_are_counted_by_extension(site):
+    for number in range(3):
+        site.write(f"{number}.JPG", b"x" * 1000)
+    site.write("film.mov", b"x" * 5000)
+    site.write("README", b"x")
+    out = site.run("check").out
+    assert "by extension: .mov 1 file (5.0 KB), .jpg 3 files (3.0 KB), no extension 1 file (1 bytes)" in out
+
+
+@pytest.mark.parametrize(
+    "name", ["Lightroom/Catalog.lrcat", "Previews.lrdata/a/b.db", ".git/objects/ab", "node_modules/x.js", "a.jpg.xmp"]
+)
+def test_files_of_other_programs_are_not_sent(site, name):
+    site.write("a.jpg")
+    site.write(name)
+    assert "by extension: .jpg 1 file" in site.run("check").out
+
+
+def test_yml_beside_a_file_is_a_warning(site):
+    site.write("a.jpg")
+    site.write("a.jpg.yml")
+    out = site.run("check").out
+    assert "warning  tree: 1 file like photos/a.jpg.yml would be sent: assetsync reads metadata from *.yaml" in out
+    site.configure(more="ignore: ['*.yml']")
+    assert "would be sent" not in site.run("check").out
+
+
+WITHOUT_CAPABILITIES = """\
+import ctypes, os, sys
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
+for capability in CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH:
+    ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+"""Run Python without root's right to read what is closed."""
+
+
+def run_unprivileged(site, *words):
+    return unprivileged("-m", "assetsync", *words, "--config", str(site.config))
+
+
+def unprivileged(*command):
+    before = ["-c", WITHOUT_CAPABILITIES] if os.geteuid() == 0 else []
+    return subprocess.run([sys.executable, *before, *command], check=False, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("command", ["check", "run", "reconcile"])
+@pytest.mark.parametrize("closed", ["root", "above"])
+def test_closed_root_shows_how_to_open_it(site, command, closed):
+    folder = site.tree if closed == "root" else site.tree.parent / "above it"
+    if closed == "above":
+        folder.mkdir()
+        site.tree.rename(folder / "tree")
+        site.config.write_text(site.config.read_text().replace(f"root: {site.tree}", f"root: {folder / 'tree'}"))
+    folder.chmod(0)
+    done = run_unprivileged(site, command)
+    root = shlex.quote(str(site.tree if closed == "root" else folder / "tree"))
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    line = f"setfacl -R -m u:{user}:rX,d:u:{user}:rX {root}"
+    if closed == "above":
+        line = f"setfacl -m u:{user}:x {shlex.quote(str(folder))} && {line}"
+    assert (done.returncode, f"as root: {line}\n" in done.stdout + done.stderr) == (2, True)
+    if shutil.which("setfacl"):
+        subprocess.run(["bash", "-ec", line], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files for other users")
+def test_root_is_warned_of_the_future_owner(site):
+    kept = site.folder / "kept"
+    kept.mkdir()
+    os.chown(kept, 4_000_000, -1)
+    site.config.write_text(site.config.read_text().replace(str(site.ledger), str(kept / "hq.db")))
+    (said,) = [finding for finding in site.run("check", "--json").only["findings"] if finding["what"] == "user"]
+    assert said["fix"] == f"run it as its user: sudo -u '#4000000' {program()} check --config {site.config}"
+
+
+@pytest.mark.parametrize("command", ["check", "reconcile"])
+def test_unreadable_key_beside_names_a_way(site, command):
+    text = site.config.read_text().replace(f"  api_key_file: {site.key_file}\n", "")
+    site.config.write_text(text)
+    site.config.with_suffix(".key").write_text(KEY)
+    site.config.with_suffix(".key").chmod(0)
+    done = run_unprivileged(site, command)
+    assert done.returncode == 2
+    assert "run the command as root, or give the key in $ASSETSYNC_API_KEY" in done.stdout + done.stderr
+
+
+def test_unreadable_key_of_the_units_is_a_warning(site):
+    text = site.config.read_text().replace(f"  api_key_file: {site.key_file}\n", "")
+    site.config.write_text(text)
+    site.config.with_suffix(".key").write_text(KEY)
+    site.config.with_suffix(".key").chmod(0)
+    program = f"""
+import pathlib, sys
+from assetsync.cli import entry
+from assetsync.cli.commands import check
+check.CONFIGURATIONS = pathlib.Path({str(site.folder)!r})
+sys.exit(entry.run(["check", "--json", "--config", {str(site.config)!r}]))
+"""
+    done = unprivileged("-c", program)
+    levels = _levels(json.loads(done.stdout))
+    assert (done.returncode, levels["key"], "service" in levels) == (0, {"warning"}, False), done.stderr
+
+
+def test_first_five_unreadable_files_are_named(site):
+    for number in range(7):
+        site.write(f"{number}.jpg").chmod(0)
+    site.write("open.jpg")
+    done = run_unprivileged(site, "check", "--json")
+    found = [finding for finding in json.loads(done.stdout)["findings"] if "cannot be read" in finding["message"]]
+    assert {finding["level"] for finding in found} == {"warning"}
+    *named, more = [finding["message"] for finding in found]
+    assert len({message.partition(" ")[0] for message in named}) == len(named) == 5
+    assert all(message.endswith(".jpg cannot be read: Permission denied") for message in named)
+    assert more == "and 2 more files cannot be read"
+
+
+@pytest.mark.parametrize("command", ["check", "reconcile"])
+def test_short_key_is_exit_2(site, command):
+    site.key_file.write_text("photo")
+    result = site.run(command)
+    assert result.code == 2
+    assert "it has fewer than 8 characters" in result.out + result.err
+
+
+def test_key_beside_configuration_is_checked(site):
+    text = "".join(line for line in site.config.read_text().splitlines(True) if "api_key_file" not in line)
+    site.config.write_text(text)
+    beside = site.config.with_suffix(".key")
+    site.key_file.replace(beside)
+    assert f"{beside} holds a key and only its owner can read it" in site.run("check").out
+    beside.chmod(0o644)
+    assert f"chmod 600 {beside}" in site.run("check").out
