@@ -10,12 +10,10 @@ from assetsync.core.doubt import (
     UNPROCESSED_PATIENCE,
     Candidate,
     Doubt,
-    DoubtLimits,
     Grace,
     Judgement,
     Pace,
     Verdict,
-    accepted_within,
     grace_of_whole,
     is_current,
     is_damaged,
@@ -420,59 +418,6 @@ def test_grace_is_over(rule: str, grace: Grace, expected: bool):
     assert grace.over(SECONDS) is expected, rule
 
 
-A, B, C = "A", "B", "C"
-MANY = {A: 1000, B: 1000, C: 1}
-
-
-@pytest.mark.parametrize(
-    ("rule", "doubts", "accepted", "held", "held_for_waiting"),
-    [
-        ("a new site sends", {}, {}, "", ""),
-        ("in its first seconds its folders share 16 doubts", {A: 6, B: 5, C: 5}, {}, "ABC", "ABC"),
-        ("of which none has more than half", {A: 8, B: 5}, {}, "A", "A"),
-        ("a folder without an accepted upload has one doubt", {A: 1}, {B: 1}, "A", "A"),
-        ("a folder that accepts uploads has more", {A: 1}, {A: 1}, "", ""),
-        ("a decided doubt gives the folder its next try", {A: 0}, {B: 9}, "", ""),
-        ("folders without one have 16 apart from the others", {A: 16, B: 49, C: 50}, {B: 100, C: 100}, "AC", "ABC"),
-        ("the next count for the others", {A: 17, B: 49, C: 50}, {B: 100, C: 100}, "ABC", "ABC"),
-        ("and may be half as many", {A: 40}, {C: 100}, "A", "A"),
-        ("but no more", {A: 41}, {C: 100}, "AB", "AB"),
-        ("the others send beside them", {A: 41, C: 24}, {C: 100}, "AB", "AB"),
-        ("until they have used the rest", {A: 41, C: 25}, {C: 100}, "ABC", "ABC"),
-        ("the 16 are theirs in any case", {A: 15, C: 50}, {C: 100}, "AC", "AC"),
-        ("a quarter is for files that were saved just now", {B: 12}, {B: 1}, "", "B"),
-        ("one folder has the whole limit", {B: 15}, {B: 1}, "", "B"),
-        ("and no more", {B: 16}, {B: 1}, "B", "B"),
-        ("of several none has more than half", {A: 8, B: 5}, {A: 1, B: 1}, "A", "A"),
-        ("a quarter of which is for files saved just now", {A: 6, B: 5}, {A: 1, B: 1}, "", "A"),
-        ("several share the limit", {A: 6, B: 5, C: 5}, {A: 1, B: 1, C: 1}, "ABC", "ABC"),
-        ("half of what was accepted is allowed", {A: 50, B: 49}, {A: 100, B: 100}, "A", "AB"),
-        ("at most 1,000", {A: 499, B: 499}, MANY | {A: 10_000}, "", "AB"),
-        ("and no more of any kind", {A: 499, B: 499, "former": 2}, {A: 9999, B: 1}, "ABC", "ABC"),
-        ("doubts of a former folder count", {"former": 24}, {A: 1}, "BC", "BC"),
-    ],
-)
-def test_doubt_limits_hold_folders(rule, doubts, accepted, held, held_for_waiting):
-    limits = DoubtLimits.of(
-        doubts, accepted, (A, B, C), failing={folder for folder, count in doubts.items() if count}, workers=4
-    )
-    assert (limits.held, limits.held_for_waiting) == ({*held}, {*held_for_waiting}), rule
-    assert limits.is_full is (held == "ABC")
-
-
-@pytest.mark.parametrize(
-    ("workers", "accepted", "most"),
-    [(4, 0, 16), (4, 32, 16), (4, 50, 25), (32, 100, 128), (4, 2000, 1000), (4, 9999, 1000), (300, 0, 1000)],
-)
-def test_half_of_accepted_uploads_may_be_in_doubt(workers, accepted, most):
-    assert DoubtLimits.of({}, {A: accepted}, (A,), failing=(), workers=workers).most == most
-
-
-@pytest.mark.parametrize(("longest_grace", "seconds"), [(0, 600), (120, 600), (300, 600), (301, 602), (7200, 14_400)])
-def test_accepted_uploads_count_for_two_graces(longest_grace, seconds):
-    assert accepted_within(longest_grace) == seconds
-
-
 NOT_THERE = Verdict(Judgement.ABSENT, reason="the file did not arrive", suspected=("5",))
 WORKED_ON = Candidate(asset("7", folder="G", size=0, md5=None))
 
@@ -541,14 +486,3 @@ def test_unsure_asset_elsewhere_may_have_been_moved():
 def test_unanswered_folders_keep_the_grace():
     verdict = unanswered(NOT_THERE)
     assert (verdict.judgement, verdict.counts_for_grace, verdict.suspected) == (Judgement.WAIT, True, ("5",))
-
-
-@pytest.mark.parametrize(("accepted", "one_at_a_time"), [({}, ""), ({A: 1}, "BC"), ({A: 1, B: 1, C: 1}, "")])
-def test_unproven_folder_takes_one_at_a_time(accepted, one_at_a_time):
-    assert DoubtLimits.of({}, accepted, [A, B, C], failing=(), workers=4).one_at_a_time == frozenset(one_at_a_time)
-
-
-def test_old_doubt_holds_no_folder():
-    """The service may work for hours on an asset that is in doubt: its folder goes on, one file at a time."""
-    limits = DoubtLimits.of({A: 1}, {B: 9}, [A, B], failing=(), workers=4)
-    assert (limits.held, limits.one_at_a_time) == (frozenset(), frozenset({A}))

@@ -12,6 +12,7 @@ from assetsync import app
 from assetsync.core import doubt as core_doubt
 from assetsync.core import outcome as core_outcome
 from assetsync.core.doubt import Grace
+from assetsync.core.doubt_limits import DoubtLimits
 from assetsync.core.settled import Rest
 from assetsync.ledger import attempts, doubts, equal_content, ledger
 from assetsync.ledger.equal_content import EqualContent
@@ -388,9 +389,9 @@ def an_answered_500_is_no_answer(patch: Patch) -> None:
 
 def accepted_uploads_allow_no_doubts(patch: Patch) -> None:
     """Stop at the least limit on doubts, however many uploads are accepted."""
-    made = core_doubt.DoubtLimits.of
+    made = DoubtLimits.of
     patch.setattr(
-        core_doubt.DoubtLimits,
+        DoubtLimits,
         "of",
         lambda doubts, accepted, folders, **others: made(doubts, dict.fromkeys(accepted, 1), folders, **others),
     )

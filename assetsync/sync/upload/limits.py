@@ -1,7 +1,7 @@
 """Limit uploads: their rate, how many may be in doubt, and a circuit breaker while the service does not answer.
 
-Uploads that may have been stored must not pile up. The limits are left to `core.doubt.DoubtLimits`; here the doubts and
-the accepted uploads are counted.
+Uploads that may have been stored must not pile up. The limits are left to `core.doubt_limits`; here the doubts and the
+accepted uploads are counted.
 
 An upload that is answered and fails slows down its folder. One that is not answered opens the circuit breaker for all
 workers, so that an outage costs one health check at a time and not one failure per file. Answered failures into several
@@ -21,7 +21,8 @@ from typing import NamedTuple
 
 from assetsync.config.models import SiteConfig
 from assetsync.core.backoff import delay
-from assetsync.core.doubt import DoubtLimits, accepted_within, grace_of_whole
+from assetsync.core.doubt import grace_of_whole
+from assetsync.core.doubt_limits import DoubtLimits, accepted_within
 from assetsync.ledger.doubts import Doubts
 from assetsync.model import Clock
 
