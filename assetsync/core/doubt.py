@@ -2,8 +2,8 @@
 
 This rule ensures that no file is sent twice and none is lost. It is pure. The look-ups, the hashing of prefixes and the
 questions to the ledger are left to `sync.doubts.resolver` and `sync.doubts.candidates`. A `Candidate` is an asset that
-a look-up shows, with the facts that the ledger has on it. A `Grace` records which look-ups were answered, and when.
-How many uploads may be in doubt is left to `core.doubt_limits`.
+a look-up shows, with the facts that the ledger has on it. A `Grace` records which look-ups were answered, and when. A
+`Watch` decides whether a look-up counts for it. How many uploads may be in doubt is left to `core.doubt_limits`.
 """
 
 from collections.abc import Sequence
@@ -163,24 +163,11 @@ class Grace:
         return bool(self.boot) and (self.rounds >= ROUNDS or self.last - self.first >= grace + SLOW_GRACE * self.slow)
 
 
-def is_current(watched: float, age: float, lag: float, *, newer: bool) -> bool:
-    """Return whether a look-up that does not show the asset counts for its absence.
-
-    A replica or a cache may answer with a state from before the upload.
-
-    - `newer`: before this look-up, the service showed an upload that began after those answers did.
-    - `watched`: seconds for which answers about the attempt were received without a gap.
-    - `age`: seconds since the first answer about the attempt, on the steady clock of one boot.
-    - `lag`: seconds by which the look-ups of the service may be out of date.
-    """
-    return newer or watched >= lag or age >= STORED_BY_NOW
-
-
 def grace_of_whole(seconds: float, read_timeout: float, took: float, age: float, *, answered: bool = False) -> float:
     """Return the grace in seconds of an attempt whose whole body may have left and that was not accepted.
 
     A proxy may give up while the service still stores the file. `took`: seconds from the first byte to the end of the
-    attempt; `age`: as for `is_current`. `answered`: the application, or a gate before it, answered completely
+    attempt; `age`: as for `Watch.age`. `answered`: the application, or a gate before it, answered completely
     (`core.outcome`), so that `read_timeout` says nothing about it. A proxy may answer 500 too, for want of an answer
     from the application: such an answer comes late, and its upload is waited for by what it took. After half a day
     `seconds` is enough, so that a nightly run shorter than the grace decides such an attempt the next night.
@@ -196,6 +183,120 @@ def took_at_most(started_at: float, now: float) -> float:
     that was off for days, gives no more than makes the grace half a day.
     """
     return min(max(0.0, now - started_at), STORED_BY_NOW / UPLOAD_TIMES)
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The answered look-ups of an attempt so far, as the ledger keeps them.
+
+    `grace`: those that count for its absence · `watched`: the span of all that were answered without a gap, in which
+    only `boot`, `first` and `last` are used · `newest`: the newest attempt when that span began · `since`: the first
+    answered look-up on the steady clock of `boot`, which is empty if there was none; it is earlier, and may be
+    negative, by the age that earlier boots account for.
+    """
+
+    grace: Grace = field(default_factory=Grace)
+    watched: Grace = field(default_factory=Grace)
+    newest: int = 0
+    since: float = 0.0
+    boot: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """An attempt in doubt at an answered look-up: what its look-ups up to this one prove if they show no asset.
+
+    - `doubt`: the facts on the attempt.
+    - `took`: seconds from its first byte to its end; None if only a part of the body left.
+    - `answered`: the application, or a gate before it, answered completely (`core.outcome`).
+    - `since_end`: seconds on the wall clock since it ended.
+    - `before`: its look-ups before this one.
+    - `span`: start and end of this look-up in seconds on the steady clock of `boot`.
+    - `slow`: the usual seconds of a round of look-ups.
+    - `newest`: the newest attempt now.
+    - `sample`: the attempt of the control sample that the service showed before this look-up; 0 if it showed none.
+    - `grace`, `lag`, `read_timeout`: the configured seconds. Look-ups may be out of date by `lag`.
+    """
+
+    doubt: Doubt
+    took: float | None
+    answered: bool
+    since_end: float
+    before: Looked
+    span: tuple[float, float]
+    boot: str
+    slow: float
+    newest: int
+    sample: int
+    grace: float
+    lag: float
+    read_timeout: float
+
+    @property
+    def age(self) -> float:
+        """Return the seconds since the first answered look-up; 0 if there is none.
+
+        If it was in an earlier boot, return the seconds since the attempt ended, or 0 for less than half a day: the
+        wall clock may have been set, and half a day is far more than it is corrected by.
+        """
+        if self.before.boot == self.boot:
+            return self.span[0] - self.before.since
+        return self.since_end if self.before.boot and self.since_end >= STORED_BY_NOW else 0.0
+
+    @property
+    def needed(self) -> float:
+        """Return the seconds of answered look-ups after which the attempt counts as absent."""
+        if self.took is None or self._is_final():
+            return self.grace
+        return grace_of_whole(self.grace, self.read_timeout, self.took, self.age, answered=self.answered)
+
+    @property
+    def counted(self) -> Grace:
+        """Return the grace after this look-up; empty if the look-up is not current."""
+        if not self.is_current():
+            return Grace()
+        grace = self._extended(self.before.grace)
+        # Half a day has passed, and five times what the upload took.
+        is_late = self.age >= STORED_BY_NOW and self.needed <= self.grace
+        return grace.after_round(*self.span) if is_late else grace
+
+    def is_over(self) -> bool:
+        """Return whether look-ups were answered for long enough, or often enough."""
+        return self.counted.over(self.needed)
+
+    def is_current(self) -> bool:
+        """Return whether this look-up counts for the absence of an asset that it does not show.
+
+        A replica or a cache may answer with a state from before the upload. The look-up counts once answers came
+        without a gap for longer than look-ups lag, or if the service showed an upload that began after those answers.
+        """
+        if self._is_final():
+            return True
+        watched, newest = self._watched()
+        seconds = max(0.0, self.span[0] - watched.first)
+        return newest < self.sample or seconds >= self.lag or self.age >= STORED_BY_NOW
+
+    def looked(self, *, counts: bool) -> Looked:
+        """Return the look-ups including this one, to be recorded; the grace is empty unless it `counts`."""
+        # In another boot the steady clock counts on from the age that earlier boots account for.
+        since = self.before.since if self.before.boot == self.boot else self.span[1] - self.age
+        return Looked(self.counted if counts else Grace(), *self._watched(), since, self.boot)
+
+    def _is_final(self) -> bool:
+        """Return whether no verdict sends the upload again, so that an old look-up does no harm."""
+        return self.doubt.refused_as_duplicate or self.doubt.accepted_id is not None
+
+    def _watched(self) -> tuple[Grace, int]:
+        """Return the span over which answers came, and the newest attempt at its start.
+
+        The span restarts after a gap, and whenever the grace restarts: if look-ups lag, what happened in a gap shows
+        only later.
+        """
+        span = self._extended(self.before.watched)
+        return span, self.before.newest if span.first == self.before.watched.first else self.newest
+
+    def _extended(self, span: Grace) -> Grace:
+        return span.answered(*self.span, self.boot, self.grace, slow=self.slow)
 
 
 @dataclass(frozen=True, slots=True)

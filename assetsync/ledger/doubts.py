@@ -7,11 +7,11 @@ import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from assetsync.core.backoff import LONGEST
-from assetsync.core.doubt import Grace, Judgement, Verdict
+from assetsync.core.doubt import Grace, Judgement, Looked, Verdict
 from assetsync.core.outcome import UNREADABLE_WHILE_SENT
 from assetsync.core.states import Event
 from assetsync.ledger.file.database import ANY_OF, Database
@@ -104,33 +104,18 @@ _UNDECIDED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """The answered look-ups of an attempt so far.
-
-    `grace`: those that count for its absence · `watched`: the span of all that were answered without a gap, in which
-    only `boot`, `first` and `last` are used · `newest`: the newest attempt when that span began · `since`: the first
-    answered look-up on the steady clock of the span's boot; it is earlier, and may be negative, by the age that
-    earlier boots account for.
-    """
-
-    grace: Grace = field(default_factory=Grace)
-    watched: Grace = field(default_factory=Grace)
-    newest: int = 0
-    since: float | None = None
-
-
 def looked_of(attempt: AttemptRow) -> Looked:
     """Return the answered look-ups of an attempt so far; both spans are empty where they are to begin anew."""
+    since, boot = attempt.look_first or 0.0, attempt.look_boot or ""
     if attempt.grace_boot is None:
-        return Looked(since=attempt.look_first)
+        return Looked(since=since, boot=boot)
     first, last = attempt.grace_first or 0.0, attempt.grace_last or 0.0
     counted = attempt.rounds, attempt.round_at or 0.0
     grace = Grace(attempt.grace_boot, first, last, attempt.grace_slow or 0.0, *counted)
     watched = Grace()
     if attempt.watch_first is not None and attempt.watch_last is not None:
-        watched = Grace(attempt.look_boot or "", attempt.watch_first, attempt.watch_last)
-    return Looked(grace, watched, attempt.watch_newest or 0, attempt.look_first)
+        watched = Grace(boot, attempt.watch_first, attempt.watch_last)
+    return Looked(grace, watched, attempt.watch_newest or 0, since, boot)
 
 
 class Doubts:
@@ -331,7 +316,7 @@ class Doubts:
             " round_at = ?, look_boot = ?, watch_first = ?, watch_last = ?, watch_newest = ?, look_first = ?,"
             " look_at = ?, looks = looks + 1 WHERE id = ?",
             *(grace.boot, grace.first, grace.last, grace.slow, grace.rounds, grace.round_at),
-            *(watched.boot, watched.first, watched.last, looked.newest, looked.since, look_at, attempt_id),
+            *(looked.boot, watched.first, watched.last, looked.newest, looked.since, look_at, attempt_id),
         )
 
     def look_up_as(self, account: str) -> None:

@@ -12,10 +12,11 @@ from assetsync.core.doubt import (
     Doubt,
     Grace,
     Judgement,
+    Looked,
     Pace,
     Verdict,
+    Watch,
     grace_of_whole,
-    is_current,
     is_damaged,
     is_equal,
     is_undecided,
@@ -353,18 +354,146 @@ def test_where_look_ups_are_slow(
     assert before.answered(started, ended, boot, SECONDS, slow=slow) == expected, rule
 
 
+LOOKED = Looked(Grace("a", 1000, 1030), Grace("a", 1000, 1030), newest=5, since=1000, boot="a")
+"""Look-ups of one boot: the first ended at 1,000 s, the last began at 1,030 s."""
+
+WATCH = Watch(
+    doubt=MINE,
+    took=1,
+    answered=False,
+    since_end=0,
+    before=LOOKED,
+    span=(1060, 1062),
+    boot="a",
+    slow=0,
+    newest=9,
+    sample=0,
+    grace=SECONDS,
+    lag=0,
+    read_timeout=300,
+)
+FIRST = replace(WATCH, before=Looked())
+AFTER_GAP = replace(WATCH, span=(1100, 1101))
+REBOOTED = replace(WATCH, boot="b", since_end=STORED_BY_NOW)
+LATE = replace(WATCH, before=replace(LOOKED, since=1060 - STORED_BY_NOW))
+LONG = replace(WATCH, before=replace(LOOKED, grace=Grace("a", 1060 - SECONDS, 1030)))
+ACCEPTED = replace(MINE, accepted_id="7")
+
+
 @pytest.mark.parametrize(
-    ("watched", "age", "newer", "expected"),
+    ("rule", "watch", "age"),
     [
-        (0, 0, False, False),
-        (479.9, STORED_BY_NOW - 1, False, False),
-        (480, 480, False, True),
-        (0, 0, True, True),
-        (0, STORED_BY_NOW, False, True),
+        ("it counts from the first answered look-up", WATCH, 60),
+        ("which may be older than the boot", LATE, STORED_BY_NOW),
+        ("the first look-up has none", replace(FIRST, since_end=STORED_BY_NOW), 0),
+        ("after a reboot it counts from the end of the attempt", REBOOTED, STORED_BY_NOW),
+        ("from half a day on", replace(REBOOTED, since_end=STORED_BY_NOW - 1), 0),
     ],
 )
-def test_a_look_up_is_current(watched: float, age: float, newer: bool, expected: bool):
-    assert is_current(watched, age, 480, newer=newer) is expected
+def test_watch_knows_its_age(rule: str, watch: Watch, age: float):
+    assert watch.age == age, rule
+
+
+@pytest.mark.parametrize(
+    ("rule", "watch", "needed"),
+    [
+        ("a whole upload is waited for as long as an answer", WATCH, 300),
+        ("unless it was answered", replace(WATCH, answered=True), SECONDS),
+        ("and by what it took", replace(WATCH, took=100), 500),
+        ("but not after half a day", replace(LATE, took=100), SECONDS),
+        ("an upload that was cut needs the grace alone", replace(WATCH, took=None), SECONDS),
+        ("so does one that was refused as a copy", replace(WATCH, doubt=REFUSED), SECONDS),
+        ("and one that was accepted", replace(WATCH, doubt=ACCEPTED), SECONDS),
+    ],
+)
+def test_watch_needs_a_grace(rule: str, watch: Watch, needed: float):
+    assert watch.needed == needed, rule
+
+
+@pytest.mark.parametrize(
+    ("rule", "watch", "expected"),
+    [
+        ("the first look-up counts if none lags", FIRST, True),
+        ("it does not if look-ups lag", replace(FIRST, lag=1), False),
+        ("nor does one before the lag has passed", replace(WATCH, lag=60.1), False),
+        ("one after it counts", replace(WATCH, lag=60), True),
+        ("answers before a gap are not counted", replace(AFTER_GAP, lag=60), False),
+        ("a longer gap is none if look-ups are slow", replace(AFTER_GAP, lag=60, slow=4), True),
+        ("a newer upload shows that it is current", replace(WATCH, lag=61, sample=6), True),
+        ("the newest at the start is not newer", replace(WATCH, lag=61, sample=5), False),
+        ("after a gap it must be newer than the newest now", replace(AFTER_GAP, lag=61, sample=9), False),
+        ("and may be", replace(AFTER_GAP, lag=61, sample=10), True),
+        ("no look-up lags by half a day", replace(LATE, lag=STORED_BY_NOW), True),
+        ("after which a reboot changes nothing", replace(REBOOTED, lag=61), True),
+        ("what was refused as a copy is not sent again", replace(FIRST, lag=61, doubt=REFUSED), True),
+        ("nor is what was accepted", replace(FIRST, lag=61, doubt=ACCEPTED), True),
+    ],
+)
+def test_look_up_is_current(rule: str, watch: Watch, expected: bool):
+    assert watch.is_current() is expected, rule
+
+
+@pytest.mark.parametrize(
+    ("rule", "watch", "grace"),
+    [
+        ("a look-up adds to the grace", WATCH, Grace("a", 1000, 1060)),
+        ("one that is not current ends it", replace(WATCH, lag=61), Grace()),
+        ("a gap begins it anew", AFTER_GAP, Grace("a", 1101, 1101)),
+        ("unless look-ups are slow", replace(AFTER_GAP, slow=4), Grace("a", 1000, 1100, 4)),
+        ("its round is not counted", replace(WATCH, took=None), Grace("a", 1000, 1060)),
+        ("a round counts after half a day", LATE, Grace("a", 1000, 1060, 0, 1, 1062)),
+        ("once five times what the upload took are over", replace(LATE, took=10_000), Grace("a", 1000, 1060)),
+        ("or if it was cut", replace(LATE, took=None), Grace("a", 1000, 1060, 0, 1, 1062)),
+    ],
+)
+def test_watch_counts_a_look_up(rule: str, watch: Watch, grace: Grace):
+    assert watch.counted == grace, rule
+
+
+@pytest.mark.parametrize(
+    ("rule", "watch", "expected"),
+    [
+        ("look-ups for as long as the grace are enough", replace(LONG, took=None), True),
+        ("a whole upload needs more", LONG, False),
+        ("look-ups that are not current are none", replace(LONG, took=None, lag=61), False),
+    ],
+)
+def test_watch_is_over(rule: str, watch: Watch, expected: bool):
+    assert watch.is_over() is expected, rule
+
+
+@pytest.mark.parametrize(
+    ("rule", "watch", "counts", "looked"),
+    [
+        (
+            "all spans go on",
+            WATCH, True,
+            Looked(Grace("a", 1000, 1060), Grace("a", 1000, 1060), 5, 1000, "a"),
+        ),
+        (
+            "only the grace begins anew if the look-up does not count",
+            WATCH, False,
+            Looked(Grace(), Grace("a", 1000, 1060), 5, 1000, "a"),
+        ),
+        (
+            "the newest attempt is another one after a gap",
+            AFTER_GAP, True,
+            Looked(Grace("a", 1101, 1101), Grace("a", 1101, 1101), 9, 1000, "a"),
+        ),
+        (
+            "the age begins at the end of the first look-up",
+            FIRST, True,
+            Looked(Grace("a", 1062, 1062), Grace("a", 1062, 1062), 9, 1062, "a"),
+        ),
+        (
+            "another boot goes on from the age",
+            REBOOTED, True,
+            Looked(Grace("b", 1062, 1062, 0, 1, 1062), Grace("b", 1062, 1062), 9, 1062 - STORED_BY_NOW, "b"),
+        ),
+    ],
+)  # fmt: skip
+def test_watch_is_recorded(*, rule: str, watch: Watch, counts: bool, looked: Looked):
+    assert watch.looked(counts=counts) == looked, rule
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ from assetsync.core.doubt import (
     Doubt,
     Grace,
     Judgement,
+    Looked,
     Pace,
     Verdict,
-    is_current,
+    Watch,
     judge,
 )
 from assetsync.core.names import is_exactly, is_others, is_shown_as, may_be
@@ -37,6 +38,23 @@ from .model_world import (
 )
 
 _NOW = 100.0
+_WATCH = Watch(
+    doubt=Doubt(size=0, md5=None),
+    took=0.0,
+    answered=False,
+    since_end=0.0,
+    before=Looked(),
+    span=(0.0, 0.0),
+    boot="now",
+    slow=0.0,
+    newest=1,
+    sample=0,
+    grace=float(GRACE),
+    lag=0.0,
+    read_timeout=0.0,
+)
+"""A look-up that is the first one for an attempt."""
+
 _EVENTS = {
     Judgement.FOUND: Event.FOUND,
     Judgement.DAMAGED: Event.DAMAGED,
@@ -112,7 +130,14 @@ def is_newer(s: Scenario, w: World, a: Attempt) -> bool:
         return True
     shown = w.sample is not None and w.sample >= s.lags
     newer = shown and (a.newer or "a control sample begins after the end" in s.without)
-    return is_current(float(a.age or 0), 0.0, float(s.lags), newer=newer)
+    return is_current(a.age or 0, s.lags, int(newer))
+
+
+@lru_cache(maxsize=1000)
+def is_current(age: int, lags: int, sample: int) -> bool:
+    """The real rule for a look-up that follows `age` seconds of answers without a gap."""
+    look = replace(_WATCH, before=Looked(watched=Grace("now", 0.0, age)), span=(age, age), lag=lags, sample=sample)
+    return look.is_current()
 
 
 def sight(s: Scenario, w: World, a: Attempt, shown: tuple[int, bool], order: tuple[int, int]) -> Candidate:

@@ -11,7 +11,7 @@ import pytest
 from assetsync import app
 from assetsync.core import doubt as core_doubt
 from assetsync.core import outcome as core_outcome
-from assetsync.core.doubt import Grace
+from assetsync.core.doubt import Grace, Watch
 from assetsync.core.doubt_limits import DoubtLimits
 from assetsync.core.settled import Rest
 from assetsync.ledger import attempts, doubts, equal_content, ledger
@@ -40,18 +40,16 @@ def no_grace(patch: Patch) -> None:
 
 def grace_from_the_attempt(patch: Patch) -> None:
     """Let the grace run from the beginning of the attempt and not from its end."""
-    judge = Resolver._judge
+    watch = Resolver._watch
 
-    def early(self, one, newest):
-        attempt = one.doubt.attempt
-        if attempt.grace_boot is None:
-            clock = self._clock
-            began = attempt.started_at - clock.now() + clock.steady()
-            grace = {"grace_boot": clock.boot(), "grace_first": began, "grace_last": one.span[0]}
-            one.doubt = replace(one.doubt, attempt=replace(attempt, **grace))
-        judge(self, one, newest)
+    def early(self, one):
+        made = watch(self, one)
+        if made.before.grace.boot:
+            return made
+        began = one.doubt.attempt.started_at - self._clock.now() + self._clock.steady()
+        return replace(made, before=replace(made.before, grace=Grace(made.boot, began, made.span[0])))
 
-    patch.setattr(Resolver, "_judge", early)
+    patch.setattr(Resolver, "_watch", early)
 
 
 def a_gap_is_bridged(patch: Patch) -> None:
@@ -258,7 +256,7 @@ def a_name_of_two_is_proof(patch: Patch) -> None:
 
 def a_look_up_is_as_new_as_it_looks(patch: Patch) -> None:
     """Let each look-up count for an absence, however old a state it shows."""
-    patch.setattr(resolver, "is_current", lambda *_ages, newer: True)
+    patch.setattr(Watch, "is_current", lambda _self: True)
 
 
 def any_upload_is_a_control_sample(patch: Patch) -> None:
@@ -269,7 +267,7 @@ def any_upload_is_a_control_sample(patch: Patch) -> None:
 
 def a_gateway_timeout_is_an_end(patch: Patch) -> None:
     """Wait for what left whole for no longer than for all else."""
-    patch.setattr(resolver, "grace_of_whole", lambda seconds, *_, **__: seconds)
+    patch.setattr(core_doubt, "grace_of_whole", lambda seconds, *_, **__: seconds)
 
 
 def a_clean_stop_needs_no_confirmation(patch: Patch) -> None:

@@ -87,7 +87,7 @@ REACH = 400
 """Within so many seeds a mutant must be found."""
 KNOWN = {
     "no_grace": 20261121,
-    "grace_from_the_attempt": 20261180,
+    "grace_from_the_attempt": 20261196,
     "a_gap_is_bridged": 20261411,
     "slow_look_ups_are_gaps": 20261125,
     "a_restart_keeps_the_grace": 20261203,

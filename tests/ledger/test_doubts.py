@@ -2,9 +2,9 @@
 
 import pytest
 
-from assetsync.core.doubt import Grace, Judgement, Verdict
+from assetsync.core.doubt import Grace, Judgement, Looked, Verdict
 from assetsync.core.states import Event
-from assetsync.ledger.doubts import Looked, looked_of
+from assetsync.ledger.doubts import looked_of
 from assetsync.model import Asset, State
 
 from .conftest import M1, M2, NOW, traced
@@ -207,7 +207,7 @@ def test_pulled_brake_hides_historic_orphans(book):
 
 def test_unanswered_look_up_keeps_the_grace(book, doubt):
     doubts = book.ledger.doubts
-    kept = Looked(Grace("boot", 5.0, 7.0, 2.0, 3, 6.0), Grace("boot", 4.0, 7.0), 2, 4.0)
+    kept = Looked(Grace("boot", 5.0, 7.0, 2.0, 3, 6.0), Grace("boot", 4.0, 7.0), 2, 4.0, "boot")
     doubts.looked(doubt.attempt.id, kept, NOW + 3)
     doubts.unanswered([doubt.attempt.id], [], NOW + 9, "nobody answers")
     attempt = doubts.of(doubt.file.id)

@@ -17,21 +17,17 @@ import structlog
 
 from assetsync.core.doubt import (
     SLOW_GAP,
-    STORED_BY_NOW,
-    Grace,
     Judgement,
     Pace,
     Verdict,
-    grace_of_whole,
-    is_current,
+    Watch,
     judge,
     unanswered,
     unless_moved,
 )
 from assetsync.core.names import printable
 from assetsync.errors import ServiceError
-from assetsync.ledger.doubts import NOT_ARRIVED, Looked, OpenDoubt, looked_of
-from assetsync.ledger.rows import AttemptRow
+from assetsync.ledger.doubts import NOT_ARRIVED, OpenDoubt, looked_of
 from assetsync.model import Asset, SearchRequest, SentExtent, Wanted
 from assetsync.service.paging import every
 from assetsync.service.search import like_pattern
@@ -229,8 +225,8 @@ class Resolver:
         for one in looking:
             # Read all prefixes before any verdict: a verdict compares an asset with those of competing attempts, too.
             self._candidates.read_prefixes(one)
-        over = [one for one in looking if self._graced(one).over(self._needed(one))]
-        absent = [one for one in over if self._verdict(one, newest)[0].judgement is Judgement.ABSENT]
+        over = [(one, watch) for one in looking if (watch := self._watch(one)).is_over()]
+        absent = [one for one, watch in over if self._verdict(one, watch, newest).judgement is Judgement.ABSENT]
         if absent:
             self._look_everywhere(absent)
         for one in looking:
@@ -284,88 +280,44 @@ class Resolver:
             for attempt in attempts:
                 self._unanswered.pop(attempt, None)
 
-    def _is_current(self, one: Looking, attempt: AttemptRow) -> bool:
-        facts = one.facts
-        if facts.refused_as_duplicate or facts.accepted_id is not None:
-            # No verdict sends this upload again, so that an old look-up does no harm.
-            return True
-        span, newest = self._watch(one, looked_of(attempt))
-        watched = max(0.0, one.span[0] - span.first)
-        return is_current(watched, self._age(one, attempt), self._lag, newer=newest < (self._sample or 0))
+    def _watch(self, one: Looking) -> Watch:
+        """Return what the look-ups of a doubt prove, this round's included."""
+        # Read the attempt again, because another verdict of this round may have restarted its grace.
+        fresh, now = self._ledger.doubts.of(one.doubt.file.id), self._clock.now()
+        attempt = fresh if fresh is not None and fresh.id == one.doubt.attempt.id else one.doubt.attempt
+        return Watch(
+            doubt=one.facts,
+            took=attempt.took if attempt.left_part == SentExtent.PART else attempt.took or 0.0,
+            answered=bool(attempt.answered),
+            since_end=now - (attempt.ended_at or now),
+            before=looked_of(attempt),
+            span=one.span,
+            boot=self._clock.boot(),
+            slow=self._slow(),
+            newest=self._ledger.doubts.newest_attempt(),
+            sample=self._sample or 0,
+            grace=self._grace,
+            lag=self._lag,
+            read_timeout=self._read_timeout,
+        )
 
-    def _watch(self, one: Looking, looked: Looked) -> tuple[Grace, int]:
-        """Return the span over which answers about an attempt came, and the newest attempt at its start.
-
-        The span restarts after a gap, and whenever the grace restarts: if look-ups lag, what happened in a gap shows
-        only later.
-        """
-        span = self._extended(looked.watched, one)
-        return span, looked.newest if span.first == looked.watched.first else self._ledger.doubts.newest_attempt()
-
-    def _extended(self, span: Grace, one: Looking) -> Grace:
-        return span.answered(*one.span, self._clock.boot(), self._grace, slow=self._slow())
-
-    def _age(self, one: Looking, attempt: AttemptRow) -> float:
-        """Return the seconds since the first answered look-up of an attempt; 0 if there is none.
-
-        If it was in an earlier boot, return the seconds of the wall clock since the attempt ended, or 0 for less than
-        half a day.
-        """
-        if attempt.look_first is None or attempt.look_boot is None or attempt.ended_at is None:
-            return 0.0
-        if attempt.look_boot == self._clock.boot():
-            return one.span[0] - attempt.look_first
-        # The wall clock may have been set; half a day is far more than it is corrected by.
-        since_end = self._clock.now() - attempt.ended_at
-        return since_end if since_end >= STORED_BY_NOW else 0.0
-
-    def _needed(self, one: Looking) -> float:
-        """Return the grace of an attempt: the seconds of answered look-ups after which it counts as absent."""
-        attempt, facts = self._fresh(one), one.facts
-        is_cut = attempt.left_part == SentExtent.PART and attempt.took is None
-        if is_cut or facts.refused_as_duplicate or facts.accepted_id is not None:
-            return self._grace
-        age, took = self._age(one, attempt), attempt.took or 0.0
-        return grace_of_whole(self._grace, self._read_timeout, took, age, answered=bool(attempt.answered))
-
-    def _fresh(self, one: Looking) -> AttemptRow:
-        """Read an attempt again, because another verdict of this round may have restarted its grace."""
-        fresh = self._ledger.doubts.of(one.doubt.file.id)
-        return fresh if fresh is not None and fresh.id == one.doubt.attempt.id else one.doubt.attempt
-
-    def _graced(self, one: Looking) -> Grace:
-        """Return the grace of a doubt after this round's look-up; empty if the look-up is not current."""
-        attempt = self._fresh(one)
-        if not self._is_current(one, attempt):
-            return Grace()
-        grace = self._extended(looked_of(attempt).grace, one)
-        # Half a day has passed, and five times what the upload took.
-        is_late = self._age(one, attempt) >= STORED_BY_NOW and self._needed(one) <= self._grace
-        return grace.after_round(*one.span) if is_late else grace
-
-    def _verdict(self, one: Looking, newest: int) -> tuple[Verdict, Grace]:
-        """Judge a doubt by the assets that its look-ups showed; return the verdict and the grace it rests on."""
+    def _verdict(self, one: Looking, watch: Watch, newest: int) -> Verdict:
+        """Judge a doubt by the assets that its look-ups showed, and record those assets."""
         now = self._clock.now()
         candidates = self._candidates.of(one, newest)
         self._ledger.doubts.sight([s.asset for s in candidates if not s.owned], newest, now)
-        grace = self._graced(one)
-        return judge(one.facts, candidates, grace, self._needed(one), now), grace
+        return judge(one.facts, candidates, watch.counted, watch.needed, now)
 
     def _judge(self, one: Looking, newest: int) -> None:
         ledger, attempt = self._ledger.doubts, one.doubt.attempt
-        verdict, grace = self._verdict(one, newest)
+        watch = self._watch(one)
+        verdict = self._verdict(one, watch, newest)
         now = self._clock.now()
         if verdict.judgement is Judgement.ABSENT:
             verdict = self._unless_moved(one, verdict, now)
         ledger.decide(one.doubt, verdict, now)
         if verdict.judgement is Judgement.WAIT:
-            fresh = self._fresh(one)
-            before = looked_of(fresh)
-            watched, newest = self._watch(one, before)
-            # In another boot the steady clock counts on from the age that earlier boots account for.
-            is_same_boot = fresh.look_boot == self._clock.boot()
-            since = before.since if is_same_boot else one.span[1] - self._age(one, fresh)
-            looked = Looked(grace if verdict.counts_for_grace else Grace(), watched, newest, since)
+            looked = watch.looked(counts=verdict.counts_for_grace)
             ledger.looked(attempt.id, looked, now + self._pause(attempt.looks))
         self._report(one, verdict)
 
