@@ -51,6 +51,7 @@ TOGETHER = 4
 TOGETHER_CALLS = 12
 """How often such a sender may ask whether to go on: about three times a file."""
 DISK_FULL = "database or disk is full"
+UNFORESEEN = "an error nobody foresaw"
 
 
 class Writer:
@@ -334,7 +335,7 @@ class Simulation:
         except AssetsyncError as error:
             raise Violation(f"an error nobody handles in {name}: {error!r}") from error
         except (sqlite3.Error, LookupError, TypeError, ValueError, RuntimeError) as error:
-            raise Violation(f"an error nobody foresaw in {name}: {error!r}") from error
+            raise Violation(f"{UNFORESEEN} in {name}: {error!r}") from error
         return True
 
     def start(self, name: str, work: Callable[[], object], marks: int) -> bool:
