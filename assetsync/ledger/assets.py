@@ -1,8 +1,8 @@
 """Assets with a known id: list what to read back and to index, record the results, and choose control samples.
 
 A control sample is an asset that the service should hold; it is searched for before a listing that shows nothing is
-believed. Reading back is left to `sync.readback`, the meaning of what it shows to `core.verdict`, searching for samples
-to `sync.lookups`.
+believed. Reading back is left to `sync.readback`, the meaning of what it shows to `core.read_back`, searching for
+samples to `sync.lookups`.
 """
 
 import sqlite3

@@ -14,8 +14,8 @@ from itertools import islice
 
 import structlog
 
+from assetsync.core.read_back import Expected, Reading, compare
 from assetsync.core.states import Event
-from assetsync.core.verdict import Expected, Reading, compare
 from assetsync.ledger.assets import Change
 from assetsync.ledger.audits import begin
 from assetsync.ledger.doubts import LeftBy

@@ -13,8 +13,8 @@ from typing import Any
 import structlog
 
 from assetsync.core.names import printable
+from assetsync.core.read_back import Expected, Reading, compare
 from assetsync.core.states import Event
-from assetsync.core.verdict import Expected, Reading, compare
 from assetsync.ledger.assets import Change
 from assetsync.ledger.audits import RunningAudit, Unmet
 from assetsync.ledger.rows import FileRow

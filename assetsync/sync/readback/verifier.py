@@ -1,7 +1,7 @@
 """Read stored assets back, and confirm those that equal the sent file and can be found.
 
 The verifier looks a batch of ids up in the index first: one call confirms a hundred files. It looks up ids that are not
-findable in the database, which shows whether they are stored at all. The comparison is left to `core.verdict`, the
+findable in the database, which shows whether they are stored at all. The comparison is left to `core.read_back`, the
 request for indexing to `sync.readback.indexer`.
 """
 
@@ -13,8 +13,8 @@ import structlog
 
 from assetsync.core.doubt import Grace
 from assetsync.core.names import is_shown_as, may_be, printable, sent_name
+from assetsync.core.read_back import UNSEEN_PATIENCE, Expected, Reading, compare, next_look
 from assetsync.core.states import Event
-from assetsync.core.verdict import UNSEEN_PATIENCE, Expected, Reading, compare, next_look
 from assetsync.errors import ServiceError
 from assetsync.ledger.assets import Change, KnownAsset
 from assetsync.ledger.repair import MISSING

@@ -6,7 +6,7 @@ from itertools import chain, islice
 from typing import ClassVar, Self
 
 from assetsync.core.names import printable
-from assetsync.core.verdict import Expected, Reading, compare
+from assetsync.core.read_back import Expected, Reading, compare
 from assetsync.errors import UsageError
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import FileRow

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assetsync.core.verdict import Expected, Reading, compare, next_look
+from assetsync.core.read_back import Expected, Reading, compare, next_look
 from assetsync.model import Asset
 
 MD5 = "0" * 32
