@@ -197,6 +197,14 @@ def test_watched_move_pulls_no_brake(larger):
     assert not larger.site.brakes.pulled()
 
 
+def test_killed_after_a_watched_move_pulls_no_brake(larger):
+    """Another process queued the new paths; no scan had missed the old ones before it was killed."""
+    move(larger, "F1", "F2", 19)
+    larger.restart()
+    assert larger.scan().vanished == 0
+    assert not larger.site.brakes.pulled()
+
+
 def test_watched_paths_count_for_one_scan(larger):
     move(larger, "F1", "F2", 11)
     larger.scan()

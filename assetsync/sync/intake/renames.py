@@ -74,7 +74,8 @@ class Renames:
         self._arrived: dict[bytes, Looks] = {}
         # A file that has not settled arrives again with each scan. These have been the new path of a missing file.
         self._used: dict[bytes, Looks] = {}
-        self._is_partial = False
+        # An earlier process may have found the new paths of files that no scan has missed yet.
+        self._is_partial = True
         # An older row at a new path was moved there when the upload was spared: its file is not missing.
         self._newest = versions.newest()
         self._scan_began: tuple[Sequence[bytes], int] = ((), self._newest)
