@@ -88,9 +88,13 @@ class FolderListing:
 
     @property
     def being_listed(self) -> Collection[str]:
-        """The folders whose required listing is running, so that no file can be sent into them."""
+        """The folders whose required listing is running, so that no file can be sent into them.
+
+        A listing that hangs holds no folder that `try_held` has listed since.
+        """
         with self._lock:
-            return tuple(self._first)
+            running = tuple(self._first)
+        return [folder for folder in running if not self.is_listed(folder)]
 
     def is_listed(self, destfolderid: str) -> bool:
         """Return whether `ensure` has nothing to ask of the service."""

@@ -280,6 +280,8 @@ class CircuitBreaker:
         self._pause: Pause | None = None
         self._half_open = False
         self._inside = 0
+        # How many of them began before the last answered health check: they may hang with what hung then.
+        self._inside_before = 0
         self._since: float | None = None
         self._failed = 0
         self._answered = 0.0
@@ -299,13 +301,13 @@ class CircuitBreaker:
     def ongoing(self) -> Pause | None:
         """The pause that is not known to be over: also while the trial POST after a health check is in flight."""
         # A POST that began long after the health check is no trial: a failure of it is a new trouble.
-        on_trial = self._half_open and self._inside and not self._is_past(self._entered)
+        on_trial = self._is_on_trial() and not self._is_past(self._entered)
         return self._pause or (self._ended if on_trial else None)
 
     def enter(self) -> bool:
         """Return whether one file may be sent; the caller must call `leave` after True."""
         with self._lock:
-            if self._pause is not None or (self._half_open and self._inside):
+            if self._pause is not None or self._is_on_trial():
                 return False
             self._inside += 1
             self._entered = self._steady()
@@ -315,6 +317,10 @@ class CircuitBreaker:
         """Record that the work on a file has ended, with any result."""
         with self._lock:
             self._inside -= 1
+            self._inside_before = min(self._inside_before, self._inside)
+
+    def _is_on_trial(self) -> bool:
+        return self._half_open and self._inside > self._inside_before
 
     def trouble(
         self,
@@ -364,6 +370,7 @@ class CircuitBreaker:
         """Record an answered health check, so that one POST may pass; return the pause that ended."""
         with self._lock:
             ended, self._pause = self._pause, None
+            self._inside_before = self._inside
             self._ended = ended or self._ended
             self.lookups_answered = True
             self._answered = self._steady()

@@ -79,6 +79,18 @@ def test_half_open_breaker_admits_one_thread(circuit_breaker):
     assert sorted(entered) == [False] * 7 + [True]
 
 
+def test_upload_that_hangs_delays_no_trial(circuit_breaker):
+    assert circuit_breaker.enter()
+    circuit_breaker.trouble("unreachable", "nobody listens")
+    circuit_breaker.health_check_answered()
+    assert circuit_breaker.ongoing is None
+    assert circuit_breaker.enter()
+    assert circuit_breaker.ongoing is not None
+    assert not circuit_breaker.enter()
+    circuit_breaker.post_answered()
+    assert circuit_breaker.enter()
+
+
 def test_unanswered_posts_extend_the_interval(circuit_breaker, clock):
     waits = []
     since = clock.steady()

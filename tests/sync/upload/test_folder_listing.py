@@ -404,15 +404,19 @@ def test_endless_listing_of_a_held_folder_is_given_up(held):
 def test_slow_listing_of_the_past_holds_no_listed_folder(held):
     """A worker's listing that hangs from before the folder was listed anew does not hold it again."""
     held.clock.advance(3601)
+    being_listed = []
 
     def fail_late(request) -> None:
         if request.folderid == "F1" and request.searchfor == "%":
             held.service.during_search = lambda _request: None
             held.clock.advance(1)
             held.ledger.queue.hold_folder("F1", Hold("unlisted", "why", held.clock.now(), held.clock.now() + 60))
+            being_listed.append([*held.site.folder_listing.being_listed])
             held.site.folder_listing.try_held()
+            being_listed.append([*held.site.folder_listing.being_listed])
             raise ServiceUnreachable("the service did not answer in time")
 
     held.service.during_search = fail_late
     held.send()
     assert held.ledger.reports.holds(held.clock.now()) == {}
+    assert being_listed == [["F1"], []]
