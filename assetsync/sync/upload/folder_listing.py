@@ -188,6 +188,9 @@ class FolderListing:
             self._known[folder] = self._list(folder, within=_QUICK)
         except ServiceError as error:
             log.debug("still cannot be listed", destfolderid=folder, detail=str(error))
+            # The next try waits for as long as this one took, too: a large listing loads the service.
+            ended = self._clock.steady()
+            self._tried[folder] = ended + min(_QUICK, ended - now)
             return
         self._folder_backoff.answered(folder)
         self._ledger.queue.listed(folder)

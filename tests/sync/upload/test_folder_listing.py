@@ -378,7 +378,7 @@ def test_hold_ends_with_the_first_good_listing(held):
     held.site.folder_listing.try_held()
     assert "F1" in held.ledger.reports.holds(held.clock.now())
     held.service.during_search = lambda _request: None
-    held.clock.advance(10)
+    held.clock.advance(25)
     held.site.folder_listing.try_held()
     assert held.ledger.reports.holds(held.clock.now()) == {}
     held.send()
@@ -399,6 +399,18 @@ def test_endless_listing_of_a_held_folder_is_given_up(held):
     held.site.folder_listing.try_held()
     assert "F1" in held.ledger.reports.holds(held.clock.now())
     assert held.service.searches[-1].patience == 15
+
+
+def test_slow_try_of_a_held_folder_delays_the_next(held):
+    held.service.during_search = lambda _request: held.clock.advance(16)
+    held.service.put(b"there", "there", "F1")
+    tried = []
+    for seconds in (0, 20, 10):
+        held.clock.advance(seconds)
+        before = len(held.service.searches)
+        held.site.folder_listing.try_held()
+        tried.append(len(held.service.searches) > before)
+    assert tried == [True, False, True]
 
 
 def test_slow_listing_of_the_past_holds_no_listed_folder(held):
