@@ -36,8 +36,9 @@ from assetsync.sync.rescan import Rescan
 from assetsync.sync.root_identity import RootIdentity
 from assetsync.sync.runtime_state import RuntimeState
 from assetsync.sync.service_identity import ServiceIdentity
+from assetsync.sync.upload.circuit_breaker import CircuitBreaker
 from assetsync.sync.upload.folder_listing import FolderListing
-from assetsync.sync.upload.limits import CircuitBreaker, DoubtLimit, RateLimiter
+from assetsync.sync.upload.limits import DoubtLimit, RateLimiter
 from assetsync.sync.upload.prepare import Preparer
 from assetsync.sync.upload.queue import Selection, UploadQueue
 from assetsync.sync.upload.results import ResultRecorder

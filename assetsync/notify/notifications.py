@@ -23,7 +23,7 @@ from assetsync.log import register_password, register_secret
 from assetsync.model import Clock
 from assetsync.notify.channel import Channel, Command, Undelivered, encoded
 from assetsync.service.webhook import Webhook
-from assetsync.sync.upload.limits import Pause
+from assetsync.sync.upload.circuit_breaker import Pause
 from assetsync.text import moment, plural, printable, runnable
 
 log = structlog.get_logger(__name__)

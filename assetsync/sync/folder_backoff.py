@@ -1,7 +1,7 @@
 """Handle failed look-ups: which are repeated at once, how long a folder waits, and whether others are answered.
 
-A health check is a minimal search. Pausing uploads is left to `sync.upload.limits`, and conclusions from look-ups to
-the callers.
+A health check is a minimal search. Pausing uploads is left to `sync.upload.circuit_breaker`, and conclusions from
+look-ups to the callers.
 """
 
 from collections import Counter

@@ -13,7 +13,8 @@ from assetsync.ledger.runs import HeldUp, Pause, Unsettled
 from assetsync.log import redact
 from assetsync.sync.context import Context
 from assetsync.sync.intake.settling import Settling
-from assetsync.sync.upload.limits import CircuitBreaker, DoubtLimit
+from assetsync.sync.upload.circuit_breaker import CircuitBreaker
+from assetsync.sync.upload.limits import DoubtLimit
 from assetsync.text import moment
 
 log = structlog.get_logger(__name__)

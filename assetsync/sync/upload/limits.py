@@ -1,22 +1,14 @@
-"""Limit uploads: their rate, how many may be in doubt, and a circuit breaker while the service does not answer.
+"""Limit uploads: their rate, and how many may be in doubt.
 
 Uploads that may have been stored must not pile up. The limits are left to `core.doubt_limits`; here the doubts and the
-accepted uploads are counted.
+accepted uploads are counted. An upload that is answered and fails slows down its folder.
 
-An upload that is answered and fails slows down its folder. One that is not answered opens the circuit breaker for all
-workers, so that an outage costs one health check at a time and not one failure per file. Answered failures into several
-folders one after the other open it, too. A health check is a look-up, never an upload. After an answered health check
-the breaker is half open: it lets one POST through, and closes when that POST is answered. If the service answers
-look-ups but no POST, or nothing at all, the pauses between health checks grow. Making the health check, and giving up,
-is left to the caller.
-
-The `upload.window` is left to `config.values.Window`.
+Pausing all uploads is left to `circuit_breaker`, the `upload.window` to `config.values.Window`.
 """
 
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from assetsync.config.models import SiteConfig
@@ -35,10 +27,6 @@ _COUNT_AGAIN = 0.25
 _SLOT = 30.0
 _FAILED_BY_CHANCE = 3
 _LONGEST_PAUSE = 30.0
-_FOLDERS_IN_A_ROW = 3
-_LONGEST_CHECK_PAUSE = 15.0
-"""After a failed health check: with its patience, it takes half a minute at most to see that the service answers again.
-"""
 
 
 class Choice(NamedTuple):
@@ -256,146 +244,3 @@ class DoubtLimit:
         limits = self.count() if anew else self._limits
         apart = (*apart_from, *self._failing.paused(), *limits.one_at_a_time.intersection(busy))
         return Choice((*apart, *limits.held_for_waiting)), Choice((*apart, *limits.held), newest=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """Why nothing is sent, and since when (steady seconds); `failed_checks` counts the failed tries since then."""
-
-    reason: str
-    detail: str
-    since: float
-    next_check: float
-    failed_checks: int = 0
-
-
-class CircuitBreaker:
-    """Circuit breaker shared by all workers; every time is on the steady clock."""
-
-    def __init__(self, steady: Callable[[], float], chance: Callable[[], float], *, longest: float = 60.0) -> None:
-        self._steady = steady
-        self._chance = chance
-        self._longest = longest
-        self._lock = threading.Lock()
-        self._pause: Pause | None = None
-        self._half_open = False
-        self._inside = 0
-        # How many of them began before the last answered health check: they may hang with what hung then.
-        self._inside_before = 0
-        self._since: float | None = None
-        self._failed = 0
-        self._answered = 0.0
-        self._entered = 0.0
-        self._ended: Pause | None = None
-        # Folders into which POSTs failed, though answered, since one did not fail.
-        self._failed_in: set[str] = set()
-        self.lookups_answered = True
-        """Whether look-ups are answered, so that doubts can be resolved although nothing is sent."""
-
-    @property
-    def pause(self) -> Pause | None:
-        """The current pause, or None."""
-        return self._pause
-
-    @property
-    def ongoing(self) -> Pause | None:
-        """The pause that is not known to be over: also while the trial POST after a health check is in flight."""
-        # A POST that began long after the health check is no trial: a failure of it is a new trouble.
-        on_trial = self._is_on_trial() and not self._is_past(self._entered)
-        return self._pause or (self._ended if on_trial else None)
-
-    def enter(self) -> bool:
-        """Return whether one file may be sent; the caller must call `leave` after True."""
-        with self._lock:
-            if self._pause is not None or self._is_on_trial():
-                return False
-            self._inside += 1
-            self._entered = self._steady()
-            return True
-
-    def leave(self) -> None:
-        """Record that the work on a file has ended, with any result."""
-        with self._lock:
-            self._inside -= 1
-            self._inside_before = min(self._inside_before, self._inside)
-
-    def _is_on_trial(self) -> bool:
-        return self._half_open and self._inside > self._inside_before
-
-    def trouble(
-        self,
-        reason: str,
-        detail: str,
-        retry_after: float | None = None,
-        *,
-        by_check: bool = False,
-        by_lookup: bool = False,
-    ) -> bool:
-        """Open the breaker; return True if the trouble is new, so that its beginning is reported once.
-
-        Failed health checks (`by_check`) and failed trial POSTs make the next pause longer. The POSTs that were in
-        flight when the trouble began do not. `by_lookup`: the failure was a look-up without an answer.
-        """
-        with self._lock:
-            self.lookups_answered = not (by_check or by_lookup)
-            now = self._steady()
-            was_open = self._pause is None
-            # While a POST hangs, nothing is answered: count answered time only up to its start.
-            quiet_until = self._entered if self._inside else now
-            if was_open and self._is_past(quiet_until):
-                # The service answered for so long that this is a new trouble.
-                self._since, self._failed = None, 0
-            began = self._since is None
-            self._since = now if self._since is None else self._since
-            self._failed += by_check or (was_open and not began)
-            longest = min(self._longest, _LONGEST_CHECK_PAUSE) if by_check else self._longest
-            wait = delay(self._failed, self._chance(), longest=longest) if self._failed else 0.0
-            due = now + max(wait, retry_after or 0.0)
-            if self._pause is not None and not by_check:
-                due = max(self._pause.next_check, now + (retry_after or 0.0))
-            self._pause = Pause(reason, detail, self._since, due, self._failed)
-            self._half_open = True
-            return began
-
-    def _is_past(self, until: float) -> bool:
-        """Return whether the last pause ended so long before `until` that its trouble is over."""
-        return until - self._answered > 2 * self._longest
-
-    def check_due(self) -> bool:
-        """Return whether a health check is due."""
-        pause = self._pause
-        return pause is not None and self._steady() >= pause.next_check
-
-    def health_check_answered(self) -> Pause | None:
-        """Record an answered health check, so that one POST may pass; return the pause that ended."""
-        with self._lock:
-            ended, self._pause = self._pause, None
-            self._inside_before = self._inside
-            self._ended = ended or self._ended
-            self.lookups_answered = True
-            self._answered = self._steady()
-            return ended
-
-    def post_answered(self) -> None:
-        """Record that a POST was answered in the interface's form: close the breaker, unless it has opened again."""
-        self._failed_in.clear()
-        self._close()
-
-    def post_failed(self, destfolderid: str) -> bool:
-        """Record that a POST was answered and failed.
-
-        Return True if POSTs into three folders failed without a success between them: the service fails, not the
-        folder.
-        """
-        self._failed_in.add(destfolderid)
-        if len(self._failed_in) >= _FOLDERS_IN_A_ROW:
-            return True
-        self._close()
-        return False
-
-    def _close(self) -> None:
-        if self._half_open:
-            with self._lock:
-                self._half_open = self._pause is not None
-                if self._pause is None:
-                    self._since, self._failed = None, 0

@@ -16,7 +16,8 @@ from operator import attrgetter
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Clock, Mapping
-from assetsync.sync.upload.limits import Choice, CircuitBreaker, DoubtLimit
+from assetsync.sync.upload.circuit_breaker import CircuitBreaker
+from assetsync.sync.upload.limits import Choice, DoubtLimit
 
 LONG = 64 * 1024 * 1024
 """Bytes from which on a file keeps a worker for long: it is read whole, and perhaps twice."""

@@ -15,8 +15,8 @@ from assetsync.ledger.file.group_commit import Pending
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Answer, Fault, Outcome, Sent, SentExtent, State
 from assetsync.sync.context import Context
+from assetsync.sync.upload.circuit_breaker import CircuitBreaker
 from assetsync.sync.upload.gather import Ready
-from assetsync.sync.upload.limits import CircuitBreaker
 from assetsync.sync.upload.queue import Selection
 
 log = structlog.get_logger(__name__)

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from assetsync.sync.upload.limits import CircuitBreaker
+from assetsync.sync.upload.circuit_breaker import CircuitBreaker
 
 
 @pytest.fixture
