@@ -164,7 +164,7 @@ def _both(
 
 
 def each_fifth(bench: Bench, programs: dict[str, str]) -> Table:
-    files, longest = bench.size(1200, 40), bench.size(600, 4)
+    files, longest = bench.size(1200, 40), bench.size(1800, 4)
     rows = []
     for name, program in programs.items():
         fault = {"kind": "status", "operation": "upload", "status": 500, "every": 5}
