@@ -10,8 +10,8 @@ import pytest
 from assetsync.cli.entry import program
 from assetsync.ledger.ledger import open_ledger
 
+from .commands.test_check import WITHOUT_CAPABILITIES
 from .conftest import PHOTOS, Holder
-from .test_check import WITHOUT_CAPABILITIES
 
 NOBODY = 65534
 WRITING = [

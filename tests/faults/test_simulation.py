@@ -111,7 +111,7 @@ KNOWN = {
     "what_a_folder_does_not_show_is_missing": 20261148,
     "names_are_taken_for_kept": 20261128,
     "only_whole_names_resemble": 20261125,
-    "a_name_of_two_is_proof": 20261303,
+    "a_name_of_two_is_proof": 20261334,
     "a_running_command_is_taken_for_ended": 7400008,
     "equal_content_is_sent_by_hand": 7400043,
     "a_look_up_is_as_new_as_it_looks": 20261133,
@@ -119,7 +119,7 @@ KNOWN = {
     "a_gateway_timeout_is_an_end": 20261122,
     "an_unanswered_look_up_counts": 20261138,
     "a_failed_search_is_not_repeated": 20261121,
-    "a_round_is_thrown_away_whole": 20261127,
+    "a_round_is_thrown_away_whole": 20261138,
     "an_answered_500_is_no_answer": 10,
     "accepted_uploads_allow_no_doubts": 12,
 }

@@ -200,7 +200,7 @@ def test_commands_have_the_named_options(title, names, client, command, sandbox,
     (said,) = quoted(command)
     word, *options = said.split()
     assert word in COMMANDS
-    loaded = importlib.import_module(f"assetsync.cli.{word}").command
+    loaded = importlib.import_module(f"assetsync.cli.commands.{word}").command
     known = {opt for param in loaded.params if isinstance(param, click.Option) for opt in param.opts}
     known |= {param.name.upper() for param in loaded.params if isinstance(param, click.Argument)}
     assert options
