@@ -19,9 +19,9 @@ class DoubtLimits:
     """The limits on uploads in doubt, and the destination folders that take no more uploads because of them.
 
     Folders that accept uploads share `most` doubts; if there are several, none has more than half of them. A folder
-    that accepted nothing lately, while others did, takes no upload while one is in doubt; such folders have `apart`
-    doubts together that do not count for the others, and beyond them at most half of the shared limit. While no folder
-    accepts any, as in the first seconds of a site, all share the limit: no folder is worse than the others.
+    that accepted nothing lately, while others did, takes no upload while one is in doubt; such folders have four doubts
+    for each worker together that do not count for the others, and beyond them at most half of the shared limit. While
+    no folder accepts any, as in the first seconds of a site, all share the limit: no folder is worse than the others.
 
     `held` folders take no upload. `held_for_waiting` folders take only files that were saved just now, for which a
     quarter of a folder's limit is reserved. `accepting` folders accepted an upload lately. `one_at_a_time` folders take
@@ -30,7 +30,6 @@ class DoubtLimits:
     """
 
     most: int
-    apart: int
     held: frozenset[str] = frozenset()
     held_for_waiting: frozenset[str] = frozenset()
     accepting: frozenset[str] = frozenset()
@@ -74,7 +73,7 @@ class DoubtLimits:
         held = frozenset(folder for folder in folders if is_held(folder, in_one))
         waiting = frozenset(folder for folder in folders if is_held(folder, 3 * in_one // 4))
         one_at_a_time = frozenset(folders) - sharing
-        return cls(most, apart, held, waiting, accepting, one_at_a_time, is_full=len(held) == len(set(folders)))
+        return cls(most, held, waiting, accepting, one_at_a_time, is_full=len(held) == len(set(folders)))
 
 
 def accepted_within(longest_grace: float) -> float:

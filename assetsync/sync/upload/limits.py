@@ -158,7 +158,7 @@ class DoubtLimit:
         self._lock = threading.Lock()
         self._accepted = AcceptedUploads(doubts, clock)
         self._failing = FailingFolders(clock.steady)
-        self._limits = DoubtLimits(0, 0)
+        self._limits = DoubtLimits(0)
         # Number of files that may be taken before the next count, and when it is due at the latest.
         self._uncounted = 0
         self._count_at = float("inf")
@@ -174,10 +174,7 @@ class DoubtLimit:
         """Count the doubts and the accepted uploads; return the limits, which the other methods use from now on."""
         with self._lock:
             found = self._doubts.by_folder()
-            graces = [
-                grace_of_whole(self._grace, self._read_timeout, each.took, 0.0, answered=each.answered)
-                for each in found.values()
-            ]
+            graces = [self._needed(each.took, answered=each.answered) for each in found.values()]
             window = accepted_within(max(graces, default=0.0))
             accepted, began = self._accepted.within(window), self._clock.now() - window
             counts = {folder: each.doubts for folder, each in found.items()}
@@ -200,10 +197,7 @@ class DoubtLimit:
 
         Return None if there is none, or if it is overdue: it waits for answered look-ups.
         """
-        ends = [
-            ended_at + grace_of_whole(self._grace, self._read_timeout, took, 0.0, answered=answered)
-            for ended_at, took, answered in self._doubts.ended()
-        ]
+        ends = [ended_at + self._needed(took, answered=answered) for ended_at, took, answered in self._doubts.ended()]
         first = min(ends, default=0.0)
         return first if first > self._clock.now() else None
 
@@ -217,10 +211,6 @@ class DoubtLimit:
     def takes(self, destfolderid: str) -> bool:
         """Return whether a folder takes a file, by the last count; does not block."""
         return destfolderid not in self._limits.held and destfolderid not in self._failing.paused()
-
-    def doubted(self) -> None:
-        """Count again, after an upload came in doubt."""
-        self.count()
 
     def failed(self, destfolderid: str) -> None:
         """Record an upload that the service answered and that failed: its folder slows down."""
@@ -244,3 +234,7 @@ class DoubtLimit:
         limits = self.count() if anew else self._limits
         apart = (*apart_from, *self._failing.paused(), *limits.one_at_a_time.intersection(busy))
         return Choice((*apart, *limits.held_for_waiting)), Choice((*apart, *limits.held), newest=True)
+
+    def _needed(self, took: float, *, answered: bool) -> float:
+        """Return the grace in seconds of an upload in doubt that was not looked up yet."""
+        return grace_of_whole(self._grace, self._read_timeout, took, 0.0, answered=answered)
