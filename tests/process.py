@@ -25,9 +25,14 @@ def left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("ASSETSYNC_CONFIG", "")
     monkeypatch.setattr(threading, "excepthook", threading.excepthook)
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-    handler = signal.getsignal(signal.SIGTERM)
+    taken = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    # A `run` that was refused goes on receiving signals: it would end this process ten seconds after the next one.
+    wakeup = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(wakeup)
     yield
-    signal.signal(signal.SIGTERM, handler)
+    signal.set_wakeup_fd(wakeup)
+    for number, handler in taken.items():
+        signal.signal(number, handler)
     logging.captureWarnings(capture=False)
     warnings.showwarning = showwarning
     root.handlers[:] = handlers
