@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 
 import click
 
@@ -168,14 +167,21 @@ def stopping(stop: threading.Event, ends: Sequence[Callable[[], None]], *, patie
     After the first signal and `patience` seconds, call each of `ends`: they end what the command may be waiting for, so
     that a service that hangs does not hold it up.
     """
-    heard: list[int] = []
+    # A thread receives them: one that arrives just before the main thread waits for an answer would run no handler
+    # before that wait ends.
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
 
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        if heard:
-            os._exit(INTERRUPTED)
-        heard.append(number)
-        # Not in the handler: the thread that it interrupts may hold the locks that `finish` takes.
-        threading.Thread(target=finish, daemon=True).start()
+    def receive() -> None:
+        heard = False
+        while numbers := os.read(reading, 64):
+            for number in numbers:
+                if heard and number in before:
+                    os._exit(INTERRUPTED)
+                if number in before:
+                    heard = True
+                    finish()
+        os.close(reading)
 
     def finish() -> None:
         stop.set()
@@ -187,9 +193,15 @@ def stopping(stop: threading.Event, ends: Sequence[Callable[[], None]], *, patie
 
     # SIGHUP: the terminal was closed. nohup ignores it, so that the command goes on; leave it ignored then.
     hang_up = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM, *hang_up)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, *hang_up)}
+    wakeup = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    threading.Thread(target=receive, name="signals", daemon=True).start()
+    for number in before:
+        signal.signal(number, lambda _number, _frame: None)
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(wakeup)
+        os.close(writing)
