@@ -120,7 +120,10 @@ class ReadStopped(TreeError):
 
 
 class OutOfResources(AssetsyncError):
-    """The process or the machine lacks file descriptors or memory; this shows nothing about any file or service."""
+    """The process or the machine lacks file descriptors or memory; this shows nothing about any file or service.
+
+    Sending pauses after it (`sync.upload.results`), and the loops of the daemon repeat their step.
+    """
 
     REASON = "out_of_resources"
     """The reason of the pause that follows."""

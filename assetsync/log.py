@@ -2,7 +2,8 @@
 
 By default, lines are coloured on a terminal, plain in systemd's journal, and JSON anywhere else. In the journal each
 line carries its priority (sd-daemon(3)), so that `journalctl -p err` selects errors. No line contains a registered
-secret, whether from a value, an argument, an address or a traceback. The choice of events is left to the callers.
+secret, whether from a value, an argument, an address or a traceback: `redact` replaces it. The choice of events is left
+to the callers.
 """
 
 import base64

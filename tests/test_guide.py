@@ -20,7 +20,17 @@ ROOT = Path(__file__).parent.parent
 PAGES = {page.stem: page.read_text("utf-8") for page in sorted(GUIDE.glob("*.md"))}
 TEXTS = {f"assetsync/guide/{name}.md": text for name, text in PAGES.items()} | {
     name: (ROOT / name).read_text("utf-8")
-    for name in ("README.md", "CONTRIBUTING.md", ".github/SECURITY.md", "tests/README.md", "systemd/README.md")
+    for name in (
+        "README.md",
+        "CONTRIBUTING.md",
+        ".github/SECURITY.md",
+        ".github/ISSUE_TEMPLATE/idea.yml",
+        ".github/ISSUE_TEMPLATE/problem.yml",
+        ".github/PULL_REQUEST_TEMPLATE.md",
+        "assetsync/README.md",
+        "tests/README.md",
+        "systemd/README.md",
+    )
 }
 
 

@@ -71,10 +71,10 @@ def test_wheel_has_all_modules_and_files(built):
     with zipfile.ZipFile(built / "one" / f"{NAME}-py3-none-any.whl") as wheel:
         names = set(wheel.namelist())
     own = {path.relative_to(ROOT) for path in (ROOT / "assetsync").rglob("*") if path.is_file()}
-    expected = {str(path) for path in own if "__pycache__" not in path.parts}
+    expected = {str(path) for path in own if "__pycache__" not in path.parts} - {"assetsync/README.md"}
     handed = {"config.example.yaml", "systemd/README.md", *(f"systemd/{unit}" for unit in UNITS)}
     assert expected | {f"assetsync/share/{name}" for name in handed} <= names
-    assert {name for name in names if name.startswith(("tests", "systemd"))} == set()
+    assert {name for name in names if name.startswith(("tests", "systemd", "assetsync/README"))} == set()
 
 
 def test_sdist_has_all_build_and_test_files(built):
@@ -82,6 +82,7 @@ def test_sdist_has_all_build_and_test_files(built):
         names = {name.removeprefix(f"{NAME}/") for name in sdist.getnames()}
     expected = {"pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "requirements.lock", "config.example.yaml"}
     assert expected | {f"systemd/{unit}" for unit in UNITS} | {"tests/__main__.py", "assetsync/cli/root.py"} <= names
+    assert {"CONTRIBUTING.md", "assetsync/README.md", "tests/README.md", ".github/SECURITY.md"} <= names
 
 
 def test_installed_package_needs_no_clone(installed, tmp_path):

@@ -1,6 +1,7 @@
-"""What the tree, the configuration and the ledger know of one path, as values. Printing them is left to `explain`.
+"""What the tree, configuration and ledger know of one path, as values: also when it is sent, and why not earlier.
 
-The service is not asked.
+Printing them is left to `explain`; the file's own reasons to wait are left to `sync.upload.decide`. The
+service is not asked.
 """
 
 import stat

@@ -1,6 +1,7 @@
 """Decide an attempt whose answer was lost: found, damaged, still waiting, absent, or undecidable.
 
-This rule ensures that no file is sent twice and none is lost. It is pure. The look-ups, the hashing of prefixes and the
+This rule ensures that no file is sent twice and none is lost. It is pure. `judge` decides. Before an absent file is
+sent again, `unless_moved` also considers the assets in other folders. The look-ups, the hashing of prefixes and the
 questions to the ledger are left to `sync.doubts.resolver` and `sync.doubts.candidates`. A `Candidate` is an asset that
 a look-up shows, with the facts that the ledger has on it. A `Grace` records which look-ups were answered, and when. A
 `Watch` decides whether a look-up counts for it. How many uploads may be in doubt is left to `core.doubt_limits`.

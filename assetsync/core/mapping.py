@@ -1,4 +1,4 @@
-"""Decide which mapping a path belongs to, and whether the ignore rules leave it out.
+"""Decide which mapping a path belongs to, whether it is a sidecar, and whether the ignore rules leave it out.
 
 Pure, and fast enough to ask for each of a million files. Paths are bytes relative to the root. The syntax of the rules
 is left to `core.ignore`, walking the tree to `tree.scan`.

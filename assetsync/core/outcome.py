@@ -1,9 +1,9 @@
-"""Decide from the answer to an upload what happened to it, with one table of the messages that are known (observed).
+"""Decide from the answer to an upload whether the file was accepted, refused, not sent, or may be stored.
 
-Pure: the answer and the extent of the request that was sent go in, an `Outcome` comes out. Sending the request and
-reading the answer are left to `service.client`, deciding whether a doubtful upload was stored to `core.doubt`, and
-acting on the outcome to `sync.upload.results`. Only known answers are believed (interface section 4.3; observed: the
-HTTP status means nothing, failures come with 200).
+Pure: the answer and the extent of the request that was sent go in, an `Outcome` comes out. Only known answers are
+believed (interface section 4.3; observed: the HTTP status means nothing, failures come with 200). The table `MESSAGES`
+has all known messages. Sending the request and reading the answer are left to `service.client`, deciding whether a
+doubtful upload was stored to `core.doubt`, and acting on the outcome to `sync.upload.results`.
 """
 
 import re

@@ -1,8 +1,13 @@
-"""Build the parts of a site, run them until a stop, and shut them down.
+"""Build the parts of a site, run them until a stop or a reload, and shut them down.
 
 The main thread handles signals, the watchdog and the status line. Each loop does one kind of work. The schedule only
-starts work; the ledger knows what is due. An unexpected error ends the process: a restart is safe by design. The steps
-of the loops are in `work` and `readback`.
+starts work; the ledger knows what is due. An unexpected error ends the process: a restart is safe by design.
+
+At a stop, uploads in flight have `_STOP_PATIENCE` seconds to end. Then they are cut, and each of them is recorded as
+unsent or in doubt. A reload is a stop after which `cli.commands.run` starts a daemon with the new configuration.
+
+The steps of the loops are in `work` and `readback`. Receiving signals, and ending a process that hangs at a stop, are
+left to `systemd`.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Receive signals, and report the state of the daemon to systemd (sd_notify).
+"""Receive signals, end a process that hangs at a stop, and report the state of the daemon to systemd (sd_notify).
 
 When to report, and the reaction to a signal, are left to `daemon` and `cli.commands.run`.
 """

@@ -1,4 +1,4 @@
-"""Record the result of an attempt: accepted, refused, unsent or lost; and recover attempts after a crash.
+"""Record the result of an attempt that `queue.begin` has recorded, and recover attempts after a crash.
 
 What an answer means is left to `core.outcome`; look-ups and the decision of doubts are left to `doubts`.
 """

@@ -1,4 +1,4 @@
-"""Translate failed requests and error answers into the errors of `assetsync.errors`, with messages for people.
+"""Translate failed requests and error answers into errors for people; answers to uploads are left to `core.outcome`.
 
 Messages name only host and port of an address. `client` and `records` detect the failures and raise the errors.
 """

@@ -1,4 +1,4 @@
-"""The tables of the ledger, and the migrations of older files.
+"""The tables of the ledger, and the migrations of older files: each change of a table is a new migration at the end.
 
 The schema is a public interface: any SQLite tool may read it. Times are seconds since the epoch, paths are the raw
 bytes relative to the root, MD5s are upper-case hex. A migration, once released, is never changed. Whether a ledger

@@ -1,4 +1,4 @@
-"""Lease due rows to workers, and choose which of them is uploaded next; the queue itself is the ledger's.
+"""Lease due rows of the ledger's queue to workers, in turn; whether a due file is sent or waits is left to `decide`.
 
 Every second file is the oldest. If many files wait (100,000 files moved in at once, a first import, a tree that is
 hashed again, a folder whose uploads fail), a file that was saved just now would wait behind all of them. So every other

@@ -1,4 +1,4 @@
-"""Upload due files: an event loop with `upload.workers` workers, and a thread that prepares small files ahead of them.
+"""Upload due files until a stop: an event loop with `upload.workers` workers, and a thread that prepares small files.
 
 What happens to one file is in `worker`, which file comes next in `queue`.
 """
