@@ -179,8 +179,9 @@ def m001_first(db: sqlite_utils.Database) -> None:
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
-_QUIET = """
--- Folders whose files were all as the rows say when their names and facts gave the digest; see `ledger.folder_cache`.
+_FOLDER_CACHE = """
+-- Folders whose files all matched their rows when names, sizes, times and inodes gave the digest; see
+-- `ledger.folder_cache`.
 CREATE TABLE quiet (
     folder BLOB PRIMARY KEY,  -- with a slash at its end; the root is empty
     digest BLOB NOT NULL,
@@ -198,7 +199,7 @@ ALTER TABLE attempts ADD COLUMN grace_slow REAL;  -- seconds of the slow look-up
 @migrations()
 def m002_quiet(db: sqlite_utils.Database) -> None:
     """Add the folder cache, so that scans skip unchanged folders."""
-    for statement in statements(_QUIET):
+    for statement in statements(_FOLDER_CACHE):
         db.execute(statement)
 
 
@@ -434,6 +435,20 @@ ALTER TABLE attempts ADD COLUMN round_at REAL;  -- the last of them on the stead
 def m019_watched(db: sqlite_utils.Database) -> None:
     """Store with a doubt all that the next process needs to go on with the span of its answered look-ups."""
     for statement in statements(_WATCHED):
+        db.execute(statement)
+
+
+_RENAMED = """
+ALTER TABLE quiet RENAME TO folder_cache;
+UPDATE facts SET name = 'folder_cache_plan' WHERE name = 'quiet_plan';
+UPDATE facts SET name = 'folder_cache_since' WHERE name = 'quiet_since';
+"""
+
+
+@migrations()
+def m020_renamed(db: sqlite_utils.Database) -> None:
+    """Give tables and columns the names that the program uses."""
+    for statement in statements(_RENAMED):
         db.execute(statement)
 
 

@@ -27,14 +27,14 @@ def old(tmp_path: Path) -> Path:
 
 
 def rows_of(path: Path) -> dict[str, list[tuple[object, ...]]]:
-    """Every row of every table but the facts, as the columns that m001 gave it."""
+    """Every row of every table but the facts, as far as the columns that m001 gave it."""
     with closing(sqlite3.connect(":memory:")) as empty:
         empty.executescript(OLD.read_text("utf-8"))
         tables = [row[0] for row in empty.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        columns = {t: [row[1] for row in empty.execute(f"PRAGMA table_info({t})")] for t in tables}
+        columns = {t: len(empty.execute(f"PRAGMA table_info({t})").fetchall()) for t in tables}
     with closing(sqlite3.connect(path)) as conn:
         return {
-            table: sorted(conn.execute(f"SELECT {', '.join(columns[table])} FROM {table}").fetchall(), key=repr)
+            table: sorted((row[: columns[table]] for row in conn.execute(f"SELECT * FROM {table}")), key=repr)
             for table in tables
             if table not in ("facts", "_sqlite_migrations", "sqlite_sequence")
         }
