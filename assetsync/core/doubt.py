@@ -93,7 +93,7 @@ class Doubt:
     refused_as_duplicate: bool = False
     accepted_id: str | None = None
     bytes_sent: int | None = None
-    handed_md5: str | None = None
+    bytes_sent_md5: str | None = None
     absences: int = 0
     since: float = 0.0
     looks: int = 0
@@ -351,7 +351,7 @@ def is_damaged(doubt: Doubt, sight: Candidate) -> bool:
     asset = sight.asset
     if sight.before or not sight.named or not asset.processed or asset.md5 is None or asset.size == doubt.size:
         return False
-    if asset.size == doubt.bytes_sent and asset.md5 == doubt.handed_md5:
+    if asset.size == doubt.bytes_sent and asset.md5 == doubt.bytes_sent_md5:
         return True
     return sight.prefix is not None and asset.md5 == sight.prefix
 

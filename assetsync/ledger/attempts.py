@@ -259,7 +259,7 @@ def _end(
 ) -> None:
     """Record the end of a POST; with a `result` the attempt is decided."""
     conn.execute(
-        "UPDATE attempts SET ended_at = ?, left_part = ?, handed = ?, handed_md5 = ?, why = ?, closed_at = ?,"
+        "UPDATE attempts SET ended_at = ?, left_part = ?, bytes_sent = ?, bytes_sent_md5 = ?, why = ?, closed_at = ?,"
         " result = ?, answer = ? WHERE id = ?",
         (
             *(now, sent.left, sent.bytes_sent, sent.md5 or None, why),

@@ -103,8 +103,8 @@ class AttemptRow(NamedTuple):
     started_at: float
     ended_at: float | None
     left_part: str | None
-    handed: int | None
-    handed_md5: str | None
+    bytes_sent: int | None
+    bytes_sent_md5: str | None
     accepted_id: str | None
     is_duplicate: int
     why: str | None

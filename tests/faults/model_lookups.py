@@ -103,7 +103,7 @@ def judged(s: Scenario, w: World, a: Attempt, look: Look, shown: tuple[bool, ...
     content = s.contents[a.file]
     handed = content[: a.handed] if a.handed >= 0 else None
     absences = w.rows[a.file].absences
-    doubt = Doubt(len(content), content, bytes_sent=handed and len(handed), handed_md5=handed, absences=absences)
+    doubt = Doubt(len(content), content, bytes_sent=handed and len(handed), bytes_sent_md5=handed, absences=absences)
     if "what is not processed may be ours" in s.without:
         candidates = tuple(each for each in candidates if each.asset.processed)
     if "slow look-ups make the grace longer" in s.without:

@@ -88,7 +88,7 @@ CREATE TABLE attempts (
     ended_at REAL,            -- when its answer came or was given up; NULL while it is in flight
     left_part TEXT,           -- nothing, part or all, as far as it is known
     handed INTEGER,           -- bytes of the file that left
-    handed_md5 TEXT,          -- of these
+    handed_md5 TEXT,          -- of these bytes
     accepted_id TEXT,         -- the id of its answer, where there was one
     is_duplicate INTEGER NOT NULL DEFAULT 0,  -- the service said that it has the content
     why TEXT,                 -- a stable word: why it failed or is in doubt
@@ -442,6 +442,8 @@ _RENAMED = """
 ALTER TABLE quiet RENAME TO folder_cache;
 UPDATE facts SET name = 'folder_cache_plan' WHERE name = 'quiet_plan';
 UPDATE facts SET name = 'folder_cache_since' WHERE name = 'quiet_since';
+ALTER TABLE attempts RENAME COLUMN handed TO bytes_sent;
+ALTER TABLE attempts RENAME COLUMN handed_md5 TO bytes_sent_md5;
 """
 
 
