@@ -218,7 +218,7 @@ class AttemptResults:
                 )
                 if row["crashes"] + 1 >= MAX_CRASHES:
                     detail = f"assetsync died {MAX_CRASHES} times during the upload: find the cause, then `retry` it"
-                    conn.execute("UPDATE attempts SET parked = 1 WHERE id = ?", (row["attempt"],))
+                    conn.execute("UPDATE attempts SET name_released = 1 WHERE id = ?", (row["attempt"],))
                     apply(conn, row["id"], Event.UNDECIDABLE, now, reason="crashes", detail=detail)
             return len(in_flight)
 

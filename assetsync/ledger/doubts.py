@@ -214,8 +214,8 @@ class Doubts:
         A duplicate's original may be in any folder, and a person may have moved the remains of a cut upload. Attempts
         into other folders that were waived long before this attempt are left out.
         """
-        # An attempt that was reopened while another held its name is parked too, but look-ups still decide it.
-        asked = "a.parked AND (SELECT state FROM files WHERE id = a.file_id) = 'blocked'"
+        # The name of an attempt that was reopened while another held it is released too, but look-ups still decide it.
+        asked = "a.name_released AND (SELECT state FROM files WHERE id = a.file_id) = 'blocked'"
         columns = f"a.id, a.destfolderid, a.sent_name, a.size, a.md5, a.ended_at IS NULL, a.is_duplicate, {asked}"
         sql = (
             f"SELECT {columns}, 0 FROM attempts a WHERE a.id <> ?1 AND a.closed_at IS NULL"
@@ -419,7 +419,7 @@ def _may_be_decided(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict
 def _leave_to_a_person(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict, now: float) -> None:
     file, attempt = doubt.file, doubt.attempt
     # The attempt stays open, so that `retry` looks it up again, but no longer holds its name.
-    conn.execute("UPDATE attempts SET parked = 1 WHERE id = ?", (attempt.id,))
+    conn.execute("UPDATE attempts SET name_released = 1 WHERE id = ?", (attempt.id,))
     word, helps = "undecidable", "look in the service, then `assetsync doubt resolve PATH`"
     if attempt.is_duplicate:
         word = "refused_as_duplicate"

@@ -108,7 +108,7 @@ class Queue:
             " AND NOT EXISTS (SELECT 1 FROM files o WHERE o.path = f.path AND o.id <> f.id"
             "   AND o.state IN ('sending', 'in_doubt'))"
             " AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.destfolderid = f.destfolderid"
-            "   AND a.folded_name = f.folded_name AND a.closed_at IS NULL AND a.parked = 0)"
+            "   AND a.folded_name = f.folded_name AND a.closed_at IS NULL AND a.name_released = 0)"
             f" ORDER BY {'due_at DESC, id DESC' if newest else 'due_at, id'} LIMIT ?3"
         )
         rows = self._store.rows(sql, now, LONGEST, limit + len(skip), *apart_from)

@@ -109,7 +109,7 @@ class AttemptRow(NamedTuple):
     is_duplicate: int
     why: str | None
     answer: str | None
-    parked: int
+    name_released: int
     closed_at: float | None
     result: str | None
     grace_boot: str | None
@@ -192,8 +192,8 @@ def reopen(conn: sqlite3.Connection, attempt_id: int, now: float, *, why: str, a
     for its own.
     """
     conn.execute(
-        "UPDATE attempts SET closed_at = NULL, result = NULL, parked = 1, why = ?, accepted_id = ?, look_at = ?,"
-        f" {NEW_SPAN} WHERE id = ?",
+        "UPDATE attempts SET closed_at = NULL, result = NULL, name_released = 1, why = ?, accepted_id = ?,"
+        f" look_at = ?, {NEW_SPAN} WHERE id = ?",
         (why, accepted_id, now, attempt_id),
     )
     hold_name(conn, attempt_id)
@@ -208,7 +208,7 @@ def close_attempts(conn: sqlite3.Connection, file_id: int, result: str, now: flo
 
 def hold_name(conn: sqlite3.Connection, attempt_id: int) -> None:
     """Let an open attempt hold its name again, unless another open attempt holds it."""
-    conn.execute("UPDATE OR IGNORE attempts SET parked = 0 WHERE id = ? AND closed_at IS NULL", (attempt_id,))
+    conn.execute("UPDATE OR IGNORE attempts SET name_released = 0 WHERE id = ? AND closed_at IS NULL", (attempt_id,))
 
 
 def current_row(

@@ -253,5 +253,5 @@ def ended(s: Scenario, w: World, a: Attempt, verdict: Verdict) -> World:
             raise Broken(f"asset {asset} is called damaged and is no cut of {label(f)}")
         w = with_asset(w, asset, made._replace(explained=True))
     if verdict.judgement is Judgement.UNDECIDABLE:
-        return happen(with_attempt(w, a._replace(parked=True), a.no), f, event)
+        return happen(with_attempt(w, a._replace(name_released=True), a.no), f, event)
     return happen(with_attempt(w, None, a.no), f, event, absences=w.rows[f].absences + 1)

@@ -132,7 +132,7 @@ def no_exclusive_names(patch: Patch) -> None:
     rows = Database.rows
     exclusive = (
         " AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.destfolderid = f.destfolderid"
-        "   AND a.folded_name = f.folded_name AND a.closed_at IS NULL AND a.parked = 0)"
+        "   AND a.folded_name = f.folded_name AND a.closed_at IS NULL AND a.name_released = 0)"
     )
     patch.setattr(Database, "rows", lambda self, sql, *values: rows(self, sql.replace(exclusive, ""), *values))
 

@@ -93,7 +93,7 @@ CREATE TABLE attempts (
     is_duplicate INTEGER NOT NULL DEFAULT 0,  -- the service said that it has the content
     why TEXT,                 -- a stable word: why it failed or is in doubt
     answer TEXT,              -- JSON: what the service said, word for word where it matters
-    parked INTEGER NOT NULL DEFAULT 0,  -- open, but a person's matter: does not hold its name back for others
+    parked INTEGER NOT NULL DEFAULT 0,  -- 1: open, but another upload may have its name: a person must decide this one
     closed_at REAL,           -- when it was decided; NULL while it is open
     result TEXT,              -- how
     grace_boot TEXT,          -- answered look-ups that did not find it: the boot, and the first and last of them
@@ -444,6 +444,7 @@ UPDATE facts SET name = 'folder_cache_plan' WHERE name = 'quiet_plan';
 UPDATE facts SET name = 'folder_cache_since' WHERE name = 'quiet_since';
 ALTER TABLE attempts RENAME COLUMN handed TO bytes_sent;
 ALTER TABLE attempts RENAME COLUMN handed_md5 TO bytes_sent_md5;
+ALTER TABLE attempts RENAME COLUMN parked TO name_released;
 """
 
 

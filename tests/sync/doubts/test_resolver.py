@@ -347,7 +347,7 @@ def test_name_lookup_does_not_delay_a_listing(world, clock, seconds):
         lose(world, "lost_before", path=name, content=content)
         world.site.circuit_breaker.health_check_answered()
         if name == "x.jpg":
-            world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET parked = 1"))
+            world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET name_released = 1"))
             world.ledger.store.write(lambda conn: conn.execute("UPDATE files SET state = 'blocked'"))
     world.service.put(b"some content", "x.jpg")
     world.service.during_search = lambda request: clock.advance(seconds if request.searchfor == "%" else 0.05)
