@@ -228,7 +228,7 @@ def a_copy_is_believed(patch: Patch) -> None:
     write = ledger.set_fact
 
     def but_where_to_look(conn, name, value):
-        if name != "contact_from":
+        if name != "listed_from":
             write(conn, name, value)
 
     patch.setattr(ledger, "set_fact", but_where_to_look)

@@ -125,7 +125,7 @@ CREATE INDEX sightings_by_size ON sightings (folder_id, size);
 -- What is known of a folder of the service.
 CREATE TABLE folders (
     destfolderid TEXT PRIMARY KEY,  -- as the configuration names it
-    contact_start INTEGER,    -- the start in which it was listed before the first POST; -1: to be listed again
+    contact_start INTEGER,    -- the start of the program that listed it last before a POST; -1: to be listed again
     hold_reason TEXT,         -- a stable word: why nothing is sent there
     hold_detail TEXT,         -- the same for a person
     hold_until REAL           -- not tried before
@@ -445,6 +445,8 @@ UPDATE facts SET name = 'folder_cache_since' WHERE name = 'quiet_since';
 ALTER TABLE attempts RENAME COLUMN handed TO bytes_sent;
 ALTER TABLE attempts RENAME COLUMN handed_md5 TO bytes_sent_md5;
 ALTER TABLE attempts RENAME COLUMN parked TO name_released;
+ALTER TABLE folders RENAME COLUMN contact_start TO listed_start;
+UPDATE facts SET name = 'listed_from' WHERE name = 'contact_from';
 """
 
 
