@@ -53,7 +53,7 @@ class FileRow(NamedTuple):
     unseen_boot: str | None
     unseen_first: float | None
     unseen_last: float | None
-    said_digest: str | None
+    drift_digest: str | None
     agreed_folder: str | None
 
     @classmethod
@@ -67,7 +67,7 @@ class FileRow(NamedTuple):
     @property
     def metadata_differs(self) -> bool:
         """Whether the metadata that was read last differs from the metadata that was sent."""
-        return self.said_digest not in (None, self.meta_digest)
+        return self.drift_digest not in (None, self.meta_digest)
 
     @property
     def is_elsewhere(self) -> bool:

@@ -262,7 +262,7 @@ def m005_counted(db: sqlite_utils.Database) -> None:
 
 
 _SETTLED = """
-ALTER TABLE files ADD COLUMN said_digest TEXT;  -- of the metadata that `drift` is about, where it could be read
+ALTER TABLE files ADD COLUMN said_digest TEXT;  -- digest of the metadata when `drift` was read; NULL: unreadable
 ALTER TABLE files ADD COLUMN agreed_folder TEXT;  -- where a person wants the asset, who moved it in the service
 UPDATE files SET drift = 'unread' WHERE drift <> 'unread';
 """
@@ -447,6 +447,7 @@ ALTER TABLE attempts RENAME COLUMN handed_md5 TO bytes_sent_md5;
 ALTER TABLE attempts RENAME COLUMN parked TO name_released;
 ALTER TABLE folders RENAME COLUMN contact_start TO listed_start;
 UPDATE facts SET name = 'listed_from' WHERE name = 'contact_from';
+ALTER TABLE files RENAME COLUMN said_digest TO drift_digest;
 """
 
 
