@@ -212,15 +212,16 @@ def hold_name(conn: sqlite3.Connection, attempt_id: int) -> None:
 
 
 def current_row(
-    conn: sqlite3.Connection, file_id: int, names: Iterable[str], also: str = _OPEN, **values: Any
+    conn: sqlite3.Connection, file_id: int, names: Iterable[str], also: str = _OPEN, values: Sequence[Any] = ()
 ) -> sqlite3.Row | None:
-    """Return the columns `names` of a row as `move` needs them, and `also` with its parameters; None without a row.
+    """Return the columns `names` of a row as `move` needs them, and those of `also`; None without a row.
 
-    `also` extends the select list; by default it adds `open`: whether the row has an open attempt.
+    `also` extends the select list; by default it adds `open`: whether the row has an open attempt. In it ?1 is the
+    row's id, and `values` follow as ?2 and so on.
     """
     row: sqlite3.Row | None = conn.execute(
-        f"SELECT {', '.join({**_ALWAYS_READ, **dict.fromkeys(names)})}, {also} FROM files WHERE id = :id",
-        {"id": file_id, **values},
+        f"SELECT {', '.join({**_ALWAYS_READ, **dict.fromkeys(names)})}, {also} FROM files WHERE id = ?1",
+        (file_id, *values),
     ).fetchone()
     return row
 
