@@ -31,6 +31,26 @@ class Known(NamedTuple):
     id: int
     state: str
 
+    @property
+    def stat(self) -> tuple[int, int, int, int]:
+        """The values of its FileStat, as in `model.Seen`."""
+        return self[1:5]
+
+
+class KnownSidecar(NamedTuple):
+    """A sidecar as it was last recorded."""
+
+    path: bytes
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+    @property
+    def stat(self) -> tuple[int, int, int, int]:
+        """The values of its FileStat, as in `model.Seen`."""
+        return self[1:]
+
 
 _KNOWN = ", ".join(Known._fields)
 
@@ -149,10 +169,10 @@ class Versions:
         sql = "UPDATE files SET destfolderid = ? WHERE id = ? AND state = 'queued' AND assetid IS NULL"
         self._store.change(sql, destfolderid, file_id)
 
-    def sidecars(self) -> Iterator[tuple[bytes, FileStat]]:
+    def sidecars(self) -> Iterator[KnownSidecar]:
         """Yield the known sidecars in byte order."""
         sql = "SELECT path, size, mtime_ns, ctime_ns, inode FROM sidecars WHERE path > ? ORDER BY path LIMIT ?"
-        return ((row[0], FileStat(*row[1:])) for row in self._store.pages(sql, "path", (b"",)))
+        return map(KnownSidecar._make, self._store.pages(sql, "path", (b"",)))
 
     def orphan_sidecars(self, limit: int) -> list[bytes]:
         """Return the first known sidecars without a matching current file; checks every known sidecar."""

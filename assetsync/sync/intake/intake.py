@@ -178,11 +178,11 @@ class Intake:
                         sidecar_diff.flush(dry_run=dry_run)
                     continue
                 result.scanned += 1
-                row = scan_diff.row(seen[0])
-                if row is not None and row[1:5] == seen[1:5] and row[5] == self._folders[seen[5]]:
+                row = scan_diff.row(seen.path)
+                if row is not None and row.stat == seen.stat and row.destfolderid == self._folders[seen.mapping]:
                     result.unchanged += 1
                     continue
-                scan_diff.invalidate(seen[0])
+                scan_diff.invalidate(seen.path)
                 self._differs(seen, row, result)
                 if max(len(self._batch), len(self._remapped)) >= _BATCH:
                     self._flush()
@@ -282,9 +282,9 @@ class Intake:
         return f"4 {self._plan.mark} {self._tree.follow_symlinks}"
 
     def _differs(self, seen: Seen, row: Known | None, result: ScanResult) -> None:
-        stat = FileStat(*seen[1:5])
+        stat = FileStat(*seen.stat)
         folder = self._folders[seen.mapping]
-        change = compare(stat, folder, FileStat(*row[1:5]) if row else None, row.destfolderid if row else None)
+        change = compare(stat, folder, FileStat(*row.stat) if row else None, row.destfolderid if row else None)
         if change is Change.UNCHANGED or (change is Change.REMAPPED and self._stays(seen, row, folder, result)):
             self.settling.forget(seen.path)
             return
