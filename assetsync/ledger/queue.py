@@ -1,4 +1,4 @@
-"""The queue: due files, files taken over or held, and the intent that is committed before a body leaves.
+"""The queue: due files, files taken over or blocked, and the intent that is committed before a body leaves.
 
 Finding equal content that makes an upload unnecessary is left to `equal_content`.
 """
@@ -250,7 +250,7 @@ class Queue:
         # Most files are new, and this is asked for each large file that is sent.
         return row.attempts > 0 and bool(self._store.value(sql, row.id, UNREADABLE_WHILE_SENT))
 
-    def hold(self, file_id: int, reason: str, detail: str, now: float, *, due_at: float | None = None) -> None:
+    def block(self, file_id: int, reason: str, detail: str, now: float, *, due_at: float | None = None) -> None:
         """Block a version that must not be sent as it is; skip it if it is no longer queued.
 
         If the block is retried automatically, it is due at `due_at`. Without `due_at` the delay is the time since the

@@ -58,7 +58,7 @@ _KNOWN = ", ".join(Known._fields)
 class NewVersion(NamedTuple):
     """A version to queue; `replaces` is the id of the row that was current for its path.
 
-    With `hold` (reason, detail) the version is blocked in the same commit, because it is known that it cannot be sent.
+    With `block` (reason, detail) the version is blocked in the same commit, because it is known that it cannot be sent.
     """
 
     path: bytes
@@ -66,7 +66,7 @@ class NewVersion(NamedTuple):
     destfolderid: str
     folded_name: str
     replaces: int | None
-    hold: tuple[str, str] | None = None
+    block: tuple[str, str] | None = None
 
 
 class SidecarChange(NamedTuple):
@@ -259,15 +259,15 @@ class Versions:
 
 def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: float) -> bool:
     """Queue one version; return False if its path has another current row by now."""
-    path, stat, destfolderid, _folded_name, replaces, hold = version
+    path, stat, destfolderid, _folded_name, replaces, block = version
     if _current_id(conn, path) != replaces:
         return False
-    if replaces is not None and hold is None and not is_settled(stat, now, HOUR):
+    if replaces is not None and block is None and not is_settled(stat, now, HOUR):
         # A file that is blocked because it keeps changing stays blocked with its next version, so that it is not queued
         # for a moment at each change.
         sql = "SELECT reason, detail FROM files WHERE id = ? AND state = 'blocked' AND reason = ?"
-        hold = conn.execute(sql, (replaces, KEEPS_CHANGING)).fetchone()
-        due_at = due_at if hold is None else now + HOUR
+        block = conn.execute(sql, (replaces, KEEPS_CHANGING)).fetchone()
+        due_at = due_at if block is None else now + HOUR
     if replaces is not None and not _forget_unsent(conn, replaces):
         apply(conn, replaces, Event.REPLACED, now)
     aside = conn.execute(
@@ -283,8 +283,8 @@ def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: 
         apply(conn, aside[0], Event.REVIVED, now, destfolderid=destfolderid, drift="unread")
         return True
     file_id = _insert(conn, version, Wanted.YES, now, due_at)
-    if hold is not None:
-        reason, detail = hold
+    if block is not None:
+        reason, detail = block
         apply(conn, file_id, Event.HELD, now, reason=reason, detail=detail)
     return True
 

@@ -309,8 +309,8 @@ class Intake:
         result.bytes_to_send += stat.size
         result.new_versions += change in (Change.NEW, Change.CHANGED)
         name = sent_name(seen.path.rpartition(b"/")[2]).casefold()
-        hold = None if stat.size else EMPTY
-        self._batch.append(NewVersion(seen.path, stat, folder, name, row.id if row else None, hold))
+        block = None if stat.size else EMPTY
+        self._batch.append(NewVersion(seen.path, stat, folder, name, row.id if row else None, block))
 
     def _is_taken_over(self, seen: Seen, stat: FileStat, folder: str, result: ScanResult) -> bool:
         """Return whether a file that is mapped again, and was sent to another folder, must wait for a person."""
@@ -372,6 +372,6 @@ class Intake:
         for version in (version for version in batch if version not in left_out):
             # After the commit: a reader must always find the file in `settling` or in the ledger.
             self.settling.queued(version.path, version.stat)
-            if version.hold is not None:
-                reason, detail = version.hold
+            if version.block is not None:
+                reason, detail = version.block
                 log.warning("blocked", path=printable(version.path), reason=reason, detail=detail)

@@ -65,7 +65,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The file is blocked for a reason word and sentence; with `due_at` it is tried again then (see `Queue.hold`)."""
+    """The file is blocked for a reason word and sentence; with `due_at` it is tried again then (see `Queue.block`)."""
 
     reason: str
     detail: str
