@@ -41,7 +41,7 @@ ROUNDS_APART = 60.0
 """Seconds between two rounds that count, so that no single answer of a cache or of a disturbed service is all of them.
 """
 
-_MOST_NAMED = 3
+MOST_NAMED = 3
 """Most assets that a message names."""
 
 
@@ -475,7 +475,7 @@ def _undecided(undecided: Sequence[Candidate]) -> Verdict:
     if not mine:
         verdict = _of_another(undecided, is_over=True)
         return replace(verdict, counts_for_grace=verdict.judgement is Judgement.WAIT)
-    ids = " or ".join(mine[:_MOST_NAMED]) + f" or {len(mine) - _MOST_NAMED:,} more" * (len(mine) > _MOST_NAMED)
+    ids = " or ".join(mine[:MOST_NAMED]) + f" or {len(mine) - MOST_NAMED:,} more" * (len(mine) > MOST_NAMED)
     return Verdict(
         Judgement.UNDECIDABLE,
         reason=f"{ids} in folder {undecided[0].asset.folder_id} may be this file: the size matches, the service returns"
