@@ -179,8 +179,8 @@ def grace_of_whole(seconds: float, read_timeout: float, took: float, age: float,
 def took_at_most(started_at: float, now: float) -> float:
     """Return the longest time in seconds that an upload took whose process ended unseen after `started_at`.
 
-    The arguments are wall-clock seconds. A clock that was set back gives 0. A clock that was set forward, or a machine
-    that was off for days, gives no more than makes the grace half a day.
+    The arguments are wall-clock seconds. The result is 0 if the clock was set back. If it was set forward, or the
+    machine was off for days, the result is no more than makes the grace half a day.
     """
     return min(max(0.0, now - started_at), STORED_BY_NOW / UPLOAD_TIMES)
 

@@ -41,7 +41,8 @@ _WAIVED_AT_MOST = 1000
 outage are enough."""
 
 _MAY_BE_REPLACED = f"reason IS NOT '{UNREADABLE_WHILE_SENT}'"
-"""The detail of other files: that of a file whose disk failed names the error until the doubt is decided."""
+"""SQL condition: the detail of a file may be replaced. The detail of a file whose disk failed names the error until the
+doubt is decided."""
 
 _ACCEPTED_PAGE = 1000
 _ACCEPTED_AT_MOST = 100_000
@@ -105,7 +106,7 @@ _UNDECIDED = (
 
 
 def looked_of(attempt: AttemptRow) -> Looked:
-    """Return the answered look-ups of an attempt so far; both spans are empty where they are to begin anew."""
+    """Return the answered look-ups of an attempt so far; both spans are empty if they begin anew."""
     since, boot = attempt.look_first or 0.0, attempt.look_boot or ""
     if attempt.grace_boot is None:
         return Looked(since=since, boot=boot)

@@ -23,8 +23,8 @@ PASSING = f"('{UNLISTED}', '{ASKED_TO_WAIT}')"
 """SQL list of the hold reasons that block no file and end without an operator."""
 
 HELD = "(hold_until > ?1 AND hold_until <= ?1 + 3600)"
-"""SQL condition: a folder is held; `now` is the first value. A time further ahead was set by a clock that was set back
-since."""
+"""SQL condition: a folder is held; `now` is the first value. A hold that ends more than an hour ahead does not
+count: its clock was set back since."""
 
 NOT_HELD = "hold_reason = NULL, hold_detail = NULL, hold_since = NULL, hold_until = NULL"
 """SQL assignments of a folder that is released."""

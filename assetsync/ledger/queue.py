@@ -115,7 +115,7 @@ class Queue:
         return [file_row(row) for row in rows if row["id"] not in skip][:limit]
 
     def _all_are_held(self, now: float) -> bool:
-        """Return whether a folder is held and every queued file waits for a held folder, without reading each file."""
+        """Return whether a folder is held and all queued files are for held folders; does not read each file."""
         if not self._store.rows(f"SELECT 1 FROM folders WHERE {HELD} LIMIT 1", now):
             return False
         return not self._store.rows(f"SELECT 1 {_QUEUED} AND NOT {_IS_HELD} LIMIT 1", now)

@@ -182,14 +182,14 @@ def read_file(conn: sqlite3.Connection, file_id: int) -> FileRow:
 
 
 NEW_SPAN = "grace_boot = NULL, rounds = 0"
-"""SQL assignments of an attempt whose answered look-ups so far count no more; how old it is stays known."""
+"""SQL assignments of an attempt whose answered look-ups no longer count; the time of its first look-up is kept."""
 
 
 def reopen(conn: sqlite3.Connection, attempt_id: int, now: float, *, why: str, accepted_id: str | None) -> None:
     """Reopen a decided attempt, so that its look-ups start from the beginning.
 
-    The attempt holds its name again, unless another open attempt holds it already. So no other file's asset is taken
-    for its own.
+    The attempt holds its name again, unless another open attempt holds it. While it holds the name, no other file of
+    that name is sent, whose asset could be taken for its own.
     """
     conn.execute(
         "UPDATE attempts SET closed_at = NULL, result = NULL, name_released = 1, why = ?, accepted_id = ?,"
