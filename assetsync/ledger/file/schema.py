@@ -1,8 +1,9 @@
 """The tables of the ledger, and the migrations of older files.
 
 The schema is a public interface: any SQLite tool may read it. Times are seconds since the epoch, paths are the raw
-bytes relative to the root, MD5s are upper-case hex. A migration, once released, is never changed. Whether a ledger
-needs a migration is left to `integrity`.
+bytes relative to the root, MD5s are upper-case hex. A migration, once released, is never changed, except for its
+comments: `statements` removes them, and the guide shows them under the newest names. Whether a ledger needs a migration
+is left to `integrity`.
 """
 
 import sqlite_utils
