@@ -134,6 +134,7 @@ def tables() -> dict[str, tuple[str, list[tuple[str, str, str]]]]:
         begun = re.match(r"CREATE TABLE (\w+) \((.*)", line)
         column = re.match(r"    (?!PRIMARY KEY)(\w+) ([A-Z]+)[^-]*(?:-- (.*))?$", line)
         added = re.match(r"ALTER TABLE (\w+) ADD COLUMN (\w+) ([A-Z]+)[^-]*(?:-- (.*))?$", line)
+        renamed = re.match(r"ALTER TABLE (\w+) RENAME (?:COLUMN (\w+) )?TO (\w+);$", line)
         if line.startswith("-- "):
             above.append(line[3:])
         elif begun:
@@ -144,6 +145,11 @@ def tables() -> dict[str, tuple[str, list[tuple[str, str, str]]]]:
             columns.append((column[1], column[2], column[3] or ""))
         elif added:
             found[added[1]][1].append((added[2], added[3], added[4] or ""))
+        elif renamed and renamed[2]:
+            purpose, named = found[renamed[1]]
+            found[renamed[1]] = purpose, [(renamed[3] if n == renamed[2] else n, k, text) for n, k, text in named]
+        elif renamed:
+            found = {renamed[3] if name == renamed[1] else name: what for name, what in found.items()}
         if not line.startswith("-- "):
             above = []
     return found

@@ -9,7 +9,7 @@ import signal
 import sys
 from types import FrameType
 
-_INTERRUPTED = 130
+from assetsync import INTERRUPTED
 
 
 def main() -> int:
@@ -22,7 +22,7 @@ def main() -> int:
             signal.signal(signal.SIGTERM, _end)
         from assetsync.cli import entry  # noqa: PLC0415 - slow to load
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        return INTERRUPTED
     return entry.main()
 
 

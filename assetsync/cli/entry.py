@@ -16,6 +16,7 @@ from pathlib import Path
 
 import click
 
+from assetsync import INTERRUPTED
 from assetsync.cli.output import ReaderGone, complain, give_up, telling, unwritten
 from assetsync.cli.root import root
 from assetsync.errors import (
@@ -36,7 +37,6 @@ USAGE = 2
 NO_SERVICE = 3
 BUSY = 4
 UNEXPECTED = 70  # EX_SOFTWARE of sysexits(3)
-INTERRUPTED = 130
 _PIPE_CLOSED = 141  # the code that a shell reports for a program killed by SIGPIPE
 
 

@@ -42,7 +42,7 @@ ROUNDS_APART = 60.0
 """Seconds between two rounds that count, so that no single answer of a cache or of a disturbed service is all of them.
 """
 
-_MOST_NAMED = 3
+MOST_NAMED = 3
 """Most assets that a message names."""
 
 
@@ -94,7 +94,7 @@ class Doubt:
     refused_as_duplicate: bool = False
     accepted_id: str | None = None
     bytes_sent: int | None = None
-    handed_md5: str | None = None
+    bytes_sent_md5: str | None = None
     absences: int = 0
     since: float = 0.0
     looks: int = 0
@@ -180,8 +180,8 @@ def grace_of_whole(seconds: float, read_timeout: float, took: float, age: float,
 def took_at_most(started_at: float, now: float) -> float:
     """Return the longest time in seconds that an upload took whose process ended unseen after `started_at`.
 
-    The arguments are wall-clock seconds. A clock that was set back gives 0. A clock that was set forward, or a machine
-    that was off for days, gives no more than makes the grace half a day.
+    The arguments are wall-clock seconds. The result is 0 if the clock was set back. If it was set forward, or the
+    machine was off for days, the result is no more than makes the grace half a day.
     """
     return min(max(0.0, now - started_at), STORED_BY_NOW / UPLOAD_TIMES)
 
@@ -352,7 +352,7 @@ def is_damaged(doubt: Doubt, sight: Candidate) -> bool:
     asset = sight.asset
     if sight.before or not sight.named or not asset.processed or asset.md5 is None or asset.size == doubt.size:
         return False
-    if asset.size == doubt.bytes_sent and asset.md5 == doubt.handed_md5:
+    if asset.size == doubt.bytes_sent and asset.md5 == doubt.bytes_sent_md5:
         return True
     return sight.prefix is not None and asset.md5 == sight.prefix
 
@@ -476,7 +476,7 @@ def _undecided(undecided: Sequence[Candidate]) -> Verdict:
     if not mine:
         verdict = _of_another(undecided, is_over=True)
         return replace(verdict, counts_for_grace=verdict.judgement is Judgement.WAIT)
-    ids = " or ".join(mine[:_MOST_NAMED]) + f" or {len(mine) - _MOST_NAMED:,} more" * (len(mine) > _MOST_NAMED)
+    ids = " or ".join(mine[:MOST_NAMED]) + f" or {len(mine) - MOST_NAMED:,} more" * (len(mine) > MOST_NAMED)
     return Verdict(
         Judgement.UNDECIDABLE,
         reason=f"{ids} in folder {undecided[0].asset.folder_id} may be this file: the size matches, the service returns"

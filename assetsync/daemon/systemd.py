@@ -15,6 +15,8 @@ from types import FrameType
 
 import structlog
 
+from assetsync import INTERRUPTED
+
 log = structlog.get_logger(__name__)
 
 _LONGEST_START = 30 * 60.0
@@ -22,7 +24,6 @@ _LATEST = 9.0
 _LATEST_SENDING = 45.0
 _AFTER_SENDING = 5.0
 _LOOK_AGAIN = 0.25
-_INTERRUPTED = 130  # as `cli.entry.INTERRUPTED`
 
 
 class Notifier:
@@ -127,7 +128,7 @@ class Signals:
                 if number in STOP and not stops:
                     stops = True
                     # Another thread: a report waits for the reader of the log.
-                    code = _INTERRUPTED if number == signal.SIGINT else 0
+                    code = INTERRUPTED if number == signal.SIGINT else 0
                     threading.Thread(target=self._end_in_time, args=(code,), name="end", daemon=True).start()
                     self._notifier.stopping()
                     log.info("stopping", signal=signal.Signals(number).name)

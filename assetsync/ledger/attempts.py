@@ -20,39 +20,38 @@ from assetsync.model import Sent, SentExtent, State
 MAX_CRASHES = 5
 """Number of unclean stops during uploads of one file after which the file is blocked for an operator."""
 
-_RESET: dict[str, object] = dict.fromkeys(
-    ("reason", "detail", "seen_at", "findable_at", "index_asked_at", "verified_at")
-) | {"id_from": "answer", "failures": 0, "send_again": 0}
-_ACCEPTS = (
-    *("assetid", "filetype", "md5", "uploaded_at", "due_at", "asset_folder", *_RESET),
-    *("size", "destfolderid"),
+# In the statements about an accepted upload, ?1 is the version, ?2 the attempt, ?3 the asset id, ?4 the time, ?5 the
+# kind of asset, and ?6 the MD5.
+_FOLDER = "(SELECT destfolderid FROM attempts WHERE id = ?2)"
+_MAY_RELEASE = f"hold_until IS NOT NULL AND (hold_reason NOT IN {PASSING} OR hold_until <= ?4)"
+_EXCEPTIONS = {
+    "another": "EXISTS (SELECT 1 FROM attempts WHERE file_id = ?1 AND closed_at IS NULL AND id <> ?2)",
+    "known": f"EXISTS (SELECT 1 FROM files WHERE {WHOSE_ASSET.format('= ?3')} AND id <> ?1)",
+    "sighted": "EXISTS (SELECT 1 FROM sightings WHERE assetid = ?3)",
+    "held": f"EXISTS (SELECT 1 FROM folders WHERE destfolderid = {_FOLDER} AND {_MAY_RELEASE})",
+}
+"""What has to be looked at first: the version has another open attempt, another row has or had the id, a sighting shows
+it, or the folder is held and may be released."""
+
+_NEW = {
+    "assetid": "?3", "filetype": "?5", "uploaded_at": "?4", "due_at": "?4", "asset_folder": _FOLDER,
+    "id_from": "'answer'",
+}  # fmt: skip
+"""Columns that an accepted upload changes, and their values."""
+
+_MOSTLY_SET = {"md5": "?6", "failures": "0", "send_again": "0"} | dict.fromkeys(
+    ("reason", "detail", "seen_at", "findable_at", "index_asked_at", "verified_at"), "NULL"
 )
-_MAY_RELEASE = f"hold_until IS NOT NULL AND (hold_reason NOT IN {PASSING} OR hold_until <= {{0}})"
-_FOLDER = "(SELECT destfolderid FROM attempts WHERE id = :attempt)"
-_UNUSUAL = (
-    f"{_FOLDER} AS folder,"
-    " EXISTS (SELECT 1 FROM attempts WHERE file_id = files.id AND closed_at IS NULL AND id <> :attempt) AS another,"
-    f" EXISTS (SELECT 1 FROM files WHERE {WHOSE_ASSET.format('= :given')} AND id <> :id) AS known,"
-    " EXISTS (SELECT 1 FROM sightings WHERE assetid = :given) AS sighted,"
-    f" EXISTS (SELECT 1 FROM folders WHERE destfolderid = {_FOLDER} AND {_MAY_RELEASE.format(':now')}) AS held"
-)
-# The usual case: no row has or had the id, no sighting shows it, the folder is not held, and the version has neither
-# failures nor another open attempt.
+"""Columns that an accepted upload sets, and their values. Nearly every row has these values already, and SQLite updates
+the indexes of each column that a statement writes."""
+
 _ACCEPT = Usual(
-    State.SENDING, Event.ACCEPTED, Facts(has_id=True),
-    {
-        "assetid": "?3", "filetype": "?4", "uploaded_at": "?5", "due_at": "?5", "asset_folder": "destfolderid",
-        "id_from": "'answer'",
-    },
-    " AND ".join(f"{name} IS NULL" for name, value in _RESET.items() if value is None)
-    + " AND failures = 0 AND send_again = 0 AND md5 = ?6"
-    " AND destfolderid = (SELECT destfolderid FROM attempts WHERE id = ?2)"
-    " AND NOT EXISTS (SELECT 1 FROM attempts WHERE file_id = ?1 AND closed_at IS NULL AND id <> ?2)"
-    f" AND NOT EXISTS (SELECT 1 FROM files WHERE {WHOSE_ASSET.format('= ?3')} AND id <> ?1)"
-    " AND NOT EXISTS (SELECT 1 FROM sightings WHERE assetid = ?3)"
-    " AND NOT EXISTS (SELECT 1 FROM folders o WHERE o.destfolderid = files.destfolderid"
-    f"   AND {_MAY_RELEASE.format('?5')})",
+    State.SENDING, Event.ACCEPTED, Facts(has_id=True), _NEW,
+    " AND ".join(f"{name} IS {value}" for name, value in _MOSTLY_SET.items())
+    + "".join(f" AND NOT {exception}" for exception in _EXCEPTIONS.values()),
 )  # fmt: skip
+_FOUND_FIRST = ", ".join(f"{sql} AS {name}" for name, sql in {"folder": _FOLDER, **_EXCEPTIONS}.items())
+_VALUES = "SELECT " + ", ".join(f"{sql} AS {name}" for name, sql in {**_NEW, **_MOSTLY_SET}.items())
 
 _KEPT = ("responsecode", "message", "filetype", "renamefilebody", "comingfrom")
 """The fields of an answer that are kept beside the id, such as a workflow's rename and the referrer (interface 4.3)."""
@@ -81,14 +80,13 @@ class AttemptResults:
         assetid = outcome.assetid
         assert assetid is not None, "an accepted upload has an id"
 
+        values = (file_id, attempt_id, assetid, now, outcome.filetype, sent.md5)
+
         def work(conn: sqlite3.Connection) -> State:
-            if _ACCEPT.try_apply(conn, file_id, attempt_id, assetid, outcome.filetype, now, sent.md5):
-                _end(conn, attempt_id, sent, None, now, result="accepted")
-                count_upload(conn, sent.bytes_sent, now)
-                _note_rename(conn, attempt_id, sent)
+            if _ACCEPT.try_apply(conn, *values):
+                _end_accepted(conn, attempt_id, sent, now)
                 return _ACCEPT.after
-            # The slow path: read what is unusual about this row.
-            row = current_row(conn, file_id, _ACCEPTS, _UNUSUAL, attempt=attempt_id, given=assetid, now=now)
+            row = current_row(conn, file_id, (*_NEW, *_MOSTLY_SET, "size"), _FOUND_FIRST, values[1:4])
             if row is None:
                 raise row_missing(file_id)
             owner = _owner(conn, assetid, file_id) if row["known"] else None
@@ -97,20 +95,15 @@ class AttemptResults:
                 _end(conn, attempt_id, sent, "id_taken", now)
                 _keep_for_grace(conn, attempt_id, sent)
                 return apply(conn, file_id, Event.LOST, now, reason="id_taken", detail=detail)
-            _end(conn, attempt_id, sent, None, now, result="accepted")
-            _note_rename(conn, attempt_id, sent)
+            _end_accepted(conn, attempt_id, sent, now)
             if owner is not None and not owner["rests"]:
                 _dispute(conn, owner["id"], now)
             if row["sighted"]:
                 conn.execute("DELETE FROM sightings WHERE assetid = ?", (assetid,))
             if row["held"]:
                 release_folder(conn, row["folder"], now)
-            count_upload(conn, sent.bytes_sent, now)
-            return move(
-                conn, row, Event.ACCEPTED, now, open_attempt=bool(row["another"]),
-                assetid=assetid, filetype=outcome.filetype, md5=sent.md5, uploaded_at=now, due_at=now,
-                asset_folder=row["folder"], **_RESET,
-            )  # fmt: skip
+            changes = dict(conn.execute(_VALUES, values).fetchone())
+            return move(conn, row, Event.ACCEPTED, now, open_attempt=bool(row["another"]), **changes)
 
         return self._store.submit(work)
 
@@ -218,7 +211,7 @@ class AttemptResults:
                 )
                 if row["crashes"] + 1 >= MAX_CRASHES:
                     detail = f"assetsync died {MAX_CRASHES} times during the upload: find the cause, then `retry` it"
-                    conn.execute("UPDATE attempts SET parked = 1 WHERE id = ?", (row["attempt"],))
+                    conn.execute("UPDATE attempts SET name_released = 1 WHERE id = ?", (row["attempt"],))
                     apply(conn, row["id"], Event.UNDECIDABLE, now, reason="crashes", detail=detail)
             return len(in_flight)
 
@@ -243,8 +236,10 @@ def _may_be_given(owner: sqlite3.Row, row: sqlite3.Row, md5: str | None) -> bool
     return bool(same and owner["id_from"] != "answer")
 
 
-def _note_rename(conn: sqlite3.Connection, attempt_id: int, sent: Sent) -> None:
-    """Record that a workflow of the service renamed the upload, if the answer reports it (interface section 4.3)."""
+def _end_accepted(conn: sqlite3.Connection, attempt_id: int, sent: Sent, now: float) -> None:
+    """Record the end of an accepted POST, and whether a workflow renamed the upload (interface section 4.3)."""
+    _end(conn, attempt_id, sent, None, now, result="accepted")
+    count_upload(conn, sent.bytes_sent, now)
     if sent.outcome.renamefilebody:
         note_names(conn, _folder_of(conn, attempt_id), kept=False)
 
@@ -259,7 +254,7 @@ def _end(
 ) -> None:
     """Record the end of a POST; with a `result` the attempt is decided."""
     conn.execute(
-        "UPDATE attempts SET ended_at = ?, left_part = ?, handed = ?, handed_md5 = ?, why = ?, closed_at = ?,"
+        "UPDATE attempts SET ended_at = ?, left_part = ?, bytes_sent = ?, bytes_sent_md5 = ?, why = ?, closed_at = ?,"
         " result = ?, answer = ? WHERE id = ?",
         (
             *(now, sent.left, sent.bytes_sent, sent.md5 or None, why),

@@ -41,7 +41,8 @@ _WAIVED_AT_MOST = 1000
 outage are enough."""
 
 _MAY_BE_REPLACED = f"reason IS NOT '{UNREADABLE_WHILE_SENT}'"
-"""The detail of other files: that of a file whose disk failed names the error until the doubt is decided."""
+"""SQL condition: the detail of a file may be replaced. The detail of a file whose disk failed names the error until the
+doubt is decided."""
 
 _ACCEPTED_PAGE = 1000
 _ACCEPTED_AT_MOST = 100_000
@@ -105,7 +106,7 @@ _UNDECIDED = (
 
 
 def looked_of(attempt: AttemptRow) -> Looked:
-    """Return the answered look-ups of an attempt so far; both spans are empty where they are to begin anew."""
+    """Return the answered look-ups of an attempt so far; both spans are empty if they begin anew."""
     since, boot = attempt.look_first or 0.0, attempt.look_boot or ""
     if attempt.grace_boot is None:
         return Looked(since=since, boot=boot)
@@ -214,8 +215,8 @@ class Doubts:
         A duplicate's original may be in any folder, and a person may have moved the remains of a cut upload. Attempts
         into other folders that were waived long before this attempt are left out.
         """
-        # An attempt that was reopened while another held its name is parked too, but look-ups still decide it.
-        asked = "a.parked AND (SELECT state FROM files WHERE id = a.file_id) = 'blocked'"
+        # The name of an attempt that was reopened while another held it is released too, but look-ups still decide it.
+        asked = "a.name_released AND (SELECT state FROM files WHERE id = a.file_id) = 'blocked'"
         columns = f"a.id, a.destfolderid, a.sent_name, a.size, a.md5, a.ended_at IS NULL, a.is_duplicate, {asked}"
         sql = (
             f"SELECT {columns}, 0 FROM attempts a WHERE a.id <> ?1 AND a.closed_at IS NULL"
@@ -419,7 +420,7 @@ def _may_be_decided(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict
 def _leave_to_a_person(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict, now: float) -> None:
     file, attempt = doubt.file, doubt.attempt
     # The attempt stays open, so that `retry` looks it up again, but no longer holds its name.
-    conn.execute("UPDATE attempts SET parked = 1 WHERE id = ?", (attempt.id,))
+    conn.execute("UPDATE attempts SET name_released = 1 WHERE id = ?", (attempt.id,))
     word, helps = "undecidable", "look in the service, then `assetsync doubt resolve PATH`"
     if attempt.is_duplicate:
         word = "refused_as_duplicate"

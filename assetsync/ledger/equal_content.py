@@ -49,7 +49,7 @@ _EQUAL_ASSET = (
 _MAY_HAVE_STORED_IT = (
     "SELECT 1 FROM attempts a WHERE a.closed_at IS NULL AND a.destfolderid = s.folder_id"
     # Don't wait for undigested attempts that an operator must decide.
-    " AND a.size = s.size AND (a.md5 = s.md5 OR a.md5 IS NULL AND a.parked = 0)"
+    " AND a.size = s.size AND (a.md5 = s.md5 OR a.md5 IS NULL AND a.name_released = 0)"
 )
 
 
@@ -145,7 +145,7 @@ class EqualContent:
         """Return a version whose undecided upload, of equal or unknown bytes, may have stored such an asset."""
         where = (
             f"id <> ?4 AND state IN ('sending', 'in_doubt') AND id IN"
-            " (SELECT file_id FROM attempts a WHERE a.closed_at IS NULL AND a.parked = 0"
+            " (SELECT file_id FROM attempts a WHERE a.closed_at IS NULL AND a.name_released = 0"
             f"   AND (a.md5 IS NULL OR a.md5 = ?3) AND a.destfolderid = ?1 AND a.size = ?2)"
             f" AND EXISTS (SELECT 1 {_EQUAL_ASSET}) LIMIT 1"
         )
@@ -174,7 +174,7 @@ class EqualContent:
     def open_upload_shown_as(self, row: FileRow, shown: str) -> FileRow | None:
         """Return a version of this size in the folder whose undecided upload may have come back under a name."""
         sql = (
-            "SELECT file_id, sent_name FROM attempts WHERE closed_at IS NULL AND parked = 0 AND destfolderid = ?"
+            "SELECT file_id, sent_name FROM attempts WHERE closed_at IS NULL AND name_released = 0 AND destfolderid = ?"
             " AND size = ? AND file_id <> ?"
         )
         rows = self._store.rows(sql, row.destfolderid, row.size, row.id)

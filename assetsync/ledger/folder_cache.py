@@ -13,7 +13,7 @@ from assetsync.ledger.file.facts import set_fact
 from assetsync.model import CachedFolder
 
 _WEEK = 7 * 24 * 3600.0
-_PLAN, _SINCE = "quiet_plan", "quiet_since"
+_PLAN, _SINCE = "folder_cache_plan", "folder_cache_since"
 
 
 class FolderCache:
@@ -40,7 +40,7 @@ class FolderCache:
             self._store.invalidation.note()
             if usable:
                 return
-            conn.execute("DELETE FROM quiet")
+            conn.execute("DELETE FROM folder_cache")
             conn.execute("DELETE FROM counted")
             counts = "SELECT destfolderid, wanted, state, COUNT(*), SUM(size) FROM files GROUP BY 1, 2, 3"
             conn.execute(f"INSERT INTO counted {counts}")
@@ -56,7 +56,9 @@ class FolderCache:
 
     def recorded(self) -> Iterator[CachedFolder]:
         """Yield the cached folders by path, in byte order."""
-        sql = "SELECT folder, digest, files, sidecars, ignored FROM quiet WHERE folder > ? ORDER BY folder LIMIT ?"
+        sql = (
+            "SELECT folder, digest, files, sidecars, ignored FROM folder_cache WHERE folder > ? ORDER BY folder LIMIT ?"
+        )
         # SQLite sorts any text before any blob, and the root is the empty blob.
         return map(CachedFolder._make, self._store.pages(sql, "folder", ("",)))
 
@@ -68,9 +70,9 @@ class FolderCache:
         """Record the folders that the scan found, except those that changed meanwhile; remove those in `outdated`."""
 
         def work(conn: sqlite3.Connection) -> None:
-            conn.executemany("DELETE FROM quiet WHERE folder = ?", [(folder,) for folder in outdated])
+            conn.executemany("DELETE FROM folder_cache WHERE folder = ?", [(folder,) for folder in outdated])
             conn.executemany(
-                "INSERT OR REPLACE INTO quiet (folder, digest, files, sidecars, ignored) VALUES (?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO folder_cache (folder, digest, files, sidecars, ignored) VALUES (?, ?, ?, ?, ?)",
                 [each for each in found if not self._store.invalidation.has(each.folder)],
             )
 

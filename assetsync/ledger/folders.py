@@ -23,8 +23,8 @@ PASSING = f"('{UNLISTED}', '{ASKED_TO_WAIT}')"
 """SQL list of the hold reasons that block no file and end without an operator."""
 
 HELD = "(hold_until > ?1 AND hold_until <= ?1 + 3600)"
-"""SQL condition: a folder is held; `now` is the first value. A time further ahead was set by a clock that was set back
-since."""
+"""SQL condition: a folder is held; `now` is the first value. A hold that ends more than an hour ahead does not
+count: its clock was set back since."""
 
 NOT_HELD = "hold_reason = NULL, hold_detail = NULL, hold_since = NULL, hold_until = NULL"
 """SQL assignments of a folder that is released."""
@@ -95,10 +95,10 @@ class FolderListings:
         sent (`open_ledger`), and if a mapping points to the folder anew (`again`).
         """
         return not self._store.value(
-            "SELECT EXISTS (SELECT 1 FROM folders WHERE destfolderid = ?1 AND contact_start >="
-            "   COALESCE((SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'contact_from'), 0))"
-            " OR (NOT EXISTS (SELECT 1 FROM facts WHERE name = 'contact_from')"
-            "   AND NOT EXISTS (SELECT 1 FROM folders WHERE destfolderid = ?1 AND contact_start < 0) AND EXISTS"
+            "SELECT EXISTS (SELECT 1 FROM folders WHERE destfolderid = ?1 AND listed_start >="
+            "   COALESCE((SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'listed_from'), 0))"
+            " OR (NOT EXISTS (SELECT 1 FROM facts WHERE name = 'listed_from')"
+            "   AND NOT EXISTS (SELECT 1 FROM folders WHERE destfolderid = ?1 AND listed_start < 0) AND EXISTS"
             "   (SELECT 1 FROM files WHERE destfolderid = ?1 AND verified_at IS NOT NULL))",
             destfolderid,
         )
@@ -128,8 +128,8 @@ class FolderListings:
 
     def _set(self, destfolderid: str, start_no: int) -> None:
         self._store.change(
-            "INSERT INTO folders (destfolderid, contact_start) VALUES (?, ?)"
-            " ON CONFLICT (destfolderid) DO UPDATE SET contact_start = excluded.contact_start",
+            "INSERT INTO folders (destfolderid, listed_start) VALUES (?, ?)"
+            " ON CONFLICT (destfolderid) DO UPDATE SET listed_start = excluded.listed_start",
             destfolderid,
             start_no,
         )

@@ -189,7 +189,7 @@ def open_ledger(path: Path, *, site: str | None = None, create: bool = True, is_
                 # The ledger may lack uploads that were sent since: their assets may still appear.
                 conn.execute(f"UPDATE attempts SET {NEW_SPAN} WHERE closed_at IS NULL")
             if restored or (known and (CLEAN_STOP not in facts or not confirmed)):
-                set_fact(conn, "contact_from", str(start))
+                set_fact(conn, "listed_from", str(start))
             return start, restored, not confirmed
 
         start_no, restored, unconfirmed = store.write(work)
@@ -198,7 +198,7 @@ def open_ledger(path: Path, *, site: str | None = None, create: bool = True, is_
         if not is_scratch and not outside.write(start_no) and kept is not None:
             # Starts that cannot write the number outside the disk confirm nothing to each other.
             unconfirmed = True
-            store.write(lambda conn: set_fact(conn, "contact_from", str(start_no)))
+            store.write(lambda conn: set_fact(conn, "listed_from", str(start_no)))
     except BaseException:
         if store.found_damage:
             with contextlib.suppress(LedgerError):

@@ -44,7 +44,7 @@ class Found(NamedTuple):
     """The drift found for a version (None: the service lacks nothing), and the digest of its current metadata."""
 
     drift: str | None
-    said_digest: str | None
+    drift_digest: str | None
     row: FileRow
 
 
@@ -96,7 +96,7 @@ class MetadataDrift:
         # Files taken over by an earlier release have no digest: compare with the `known` one from now on.
         since = "CASE WHEN assetid IS NULL THEN meta_digest ELSE COALESCE(meta_digest, ?) END"
         sql = (
-            f"UPDATE files SET drift = ?, said_digest = ?, meta_digest = {since}"
+            f"UPDATE files SET drift = ?, drift_digest = ?, meta_digest = {since}"
             f" WHERE id = ? AND drift = 'unread' AND {' AND '.join(f'{name} IS ?' for name in _READ_BY)}"
         )
         self._store.write(lambda conn: conn.executemany(sql, values) if still() else None)
@@ -116,11 +116,11 @@ class MetadataDrift:
         versions are read again, and drift that cannot be settled is reported again.
         """
         sql = (
-            "UPDATE files SET meta_digest = COALESCE(said_digest, meta_digest), drift = 'unread',"
+            "UPDATE files SET meta_digest = COALESCE(drift_digest, meta_digest), drift = 'unread',"
             " agreed_folder = CASE WHEN asset_folder <> destfolderid THEN asset_folder END"
-            " WHERE id = ? AND drift = ? AND said_digest IS ?"
+            " WHERE id = ? AND drift = ? AND drift_digest IS ?"
         )
-        return self._store.change_each(sql, [(row.id, row.drift, row.said_digest) for row in rows])
+        return self._store.change_each(sql, [(row.id, row.drift, row.drift_digest) for row in rows])
 
     def lies_in(self, file_id: int, folder: str) -> bool:
         """Return whether a version's asset was last seen in that folder of the service, wherever it was sent."""

@@ -1,4 +1,4 @@
-"""The queue: due files, files taken over or held, and the intent that is committed before a body leaves.
+"""The queue: due files, files taken over or blocked, and the intent that is committed before a body leaves.
 
 Finding equal content that makes an upload unnecessary is left to `equal_content`.
 """
@@ -108,14 +108,14 @@ class Queue:
             " AND NOT EXISTS (SELECT 1 FROM files o WHERE o.path = f.path AND o.id <> f.id"
             "   AND o.state IN ('sending', 'in_doubt'))"
             " AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.destfolderid = f.destfolderid"
-            "   AND a.folded_name = f.folded_name AND a.closed_at IS NULL AND a.parked = 0)"
+            "   AND a.folded_name = f.folded_name AND a.closed_at IS NULL AND a.name_released = 0)"
             f" ORDER BY {'due_at DESC, id DESC' if newest else 'due_at, id'} LIMIT ?3"
         )
         rows = self._store.rows(sql, now, LONGEST, limit + len(skip), *apart_from)
         return [file_row(row) for row in rows if row["id"] not in skip][:limit]
 
     def _all_are_held(self, now: float) -> bool:
-        """Return whether a folder is held and every queued file waits for a held folder, without reading each file."""
+        """Return whether a folder is held and all queued files are for held folders; does not read each file."""
         if not self._store.rows(f"SELECT 1 FROM folders WHERE {HELD} LIMIT 1", now):
             return False
         return not self._store.rows(f"SELECT 1 {_QUEUED} AND NOT {_IS_HELD} LIMIT 1", now)
@@ -250,7 +250,7 @@ class Queue:
         # Most files are new, and this is asked for each large file that is sent.
         return row.attempts > 0 and bool(self._store.value(sql, row.id, UNREADABLE_WHILE_SENT))
 
-    def hold(self, file_id: int, reason: str, detail: str, now: float, *, due_at: float | None = None) -> None:
+    def block(self, file_id: int, reason: str, detail: str, now: float, *, due_at: float | None = None) -> None:
         """Block a version that must not be sent as it is; skip it if it is no longer queued.
 
         If the block is retried automatically, it is due at `due_at`. Without `due_at` the delay is the time since the

@@ -53,7 +53,7 @@ class FileRow(NamedTuple):
     unseen_boot: str | None
     unseen_first: float | None
     unseen_last: float | None
-    said_digest: str | None
+    drift_digest: str | None
     agreed_folder: str | None
 
     @classmethod
@@ -67,7 +67,7 @@ class FileRow(NamedTuple):
     @property
     def metadata_differs(self) -> bool:
         """Whether the metadata that was read last differs from the metadata that was sent."""
-        return self.said_digest not in (None, self.meta_digest)
+        return self.drift_digest not in (None, self.meta_digest)
 
     @property
     def is_elsewhere(self) -> bool:
@@ -103,13 +103,13 @@ class AttemptRow(NamedTuple):
     started_at: float
     ended_at: float | None
     left_part: str | None
-    handed: int | None
-    handed_md5: str | None
+    bytes_sent: int | None
+    bytes_sent_md5: str | None
     accepted_id: str | None
     is_duplicate: int
     why: str | None
     answer: str | None
-    parked: int
+    name_released: int
     closed_at: float | None
     result: str | None
     grace_boot: str | None
@@ -182,18 +182,18 @@ def read_file(conn: sqlite3.Connection, file_id: int) -> FileRow:
 
 
 NEW_SPAN = "grace_boot = NULL, rounds = 0"
-"""SQL assignments of an attempt whose answered look-ups so far count no more; how old it is stays known."""
+"""SQL assignments of an attempt whose answered look-ups no longer count; the time of its first look-up is kept."""
 
 
 def reopen(conn: sqlite3.Connection, attempt_id: int, now: float, *, why: str, accepted_id: str | None) -> None:
     """Reopen a decided attempt, so that its look-ups start from the beginning.
 
-    The attempt holds its name again, unless another open attempt holds it already. So no other file's asset is taken
-    for its own.
+    The attempt holds its name again, unless another open attempt holds it. While it holds the name, no other file of
+    that name is sent, whose asset could be taken for its own.
     """
     conn.execute(
-        "UPDATE attempts SET closed_at = NULL, result = NULL, parked = 1, why = ?, accepted_id = ?, look_at = ?,"
-        f" {NEW_SPAN} WHERE id = ?",
+        "UPDATE attempts SET closed_at = NULL, result = NULL, name_released = 1, why = ?, accepted_id = ?,"
+        f" look_at = ?, {NEW_SPAN} WHERE id = ?",
         (why, accepted_id, now, attempt_id),
     )
     hold_name(conn, attempt_id)
@@ -208,19 +208,20 @@ def close_attempts(conn: sqlite3.Connection, file_id: int, result: str, now: flo
 
 def hold_name(conn: sqlite3.Connection, attempt_id: int) -> None:
     """Let an open attempt hold its name again, unless another open attempt holds it."""
-    conn.execute("UPDATE OR IGNORE attempts SET parked = 0 WHERE id = ? AND closed_at IS NULL", (attempt_id,))
+    conn.execute("UPDATE OR IGNORE attempts SET name_released = 0 WHERE id = ? AND closed_at IS NULL", (attempt_id,))
 
 
 def current_row(
-    conn: sqlite3.Connection, file_id: int, names: Iterable[str], also: str = _OPEN, **values: Any
+    conn: sqlite3.Connection, file_id: int, names: Iterable[str], also: str = _OPEN, values: Sequence[Any] = ()
 ) -> sqlite3.Row | None:
-    """Return the columns `names` of a row as `move` needs them, and `also` with its parameters; None without a row.
+    """Return the columns `names` of a row as `move` needs them, and those of `also`; None without a row.
 
-    `also` extends the select list; by default it adds `open`: whether the row has an open attempt.
+    `also` extends the select list; by default it adds `open`: whether the row has an open attempt. In it ?1 is the
+    row's id, and `values` follow as ?2 and so on.
     """
     row: sqlite3.Row | None = conn.execute(
-        f"SELECT {', '.join({**_ALWAYS_READ, **dict.fromkeys(names)})}, {also} FROM files WHERE id = :id",
-        {"id": file_id, **values},
+        f"SELECT {', '.join({**_ALWAYS_READ, **dict.fromkeys(names)})}, {also} FROM files WHERE id = ?1",
+        (file_id, *values),
     ).fetchone()
     return row
 

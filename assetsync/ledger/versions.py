@@ -31,6 +31,26 @@ class Known(NamedTuple):
     id: int
     state: str
 
+    @property
+    def stat(self) -> tuple[int, int, int, int]:
+        """The values of its FileStat, as in `model.Seen`."""
+        return self[1:5]
+
+
+class KnownSidecar(NamedTuple):
+    """A sidecar as it was last recorded."""
+
+    path: bytes
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+    @property
+    def stat(self) -> tuple[int, int, int, int]:
+        """The values of its FileStat, as in `model.Seen`."""
+        return self[1:]
+
 
 _KNOWN = ", ".join(Known._fields)
 
@@ -38,7 +58,7 @@ _KNOWN = ", ".join(Known._fields)
 class NewVersion(NamedTuple):
     """A version to queue; `replaces` is the id of the row that was current for its path.
 
-    With `hold` (reason, detail) the version is blocked in the same commit, because it is known that it cannot be sent.
+    With `block` (reason, detail) the version is blocked in the same commit, because it is known that it cannot be sent.
     """
 
     path: bytes
@@ -46,7 +66,7 @@ class NewVersion(NamedTuple):
     destfolderid: str
     folded_name: str
     replaces: int | None
-    hold: tuple[str, str] | None = None
+    block: tuple[str, str] | None = None
 
 
 class SidecarChange(NamedTuple):
@@ -149,10 +169,10 @@ class Versions:
         sql = "UPDATE files SET destfolderid = ? WHERE id = ? AND state = 'queued' AND assetid IS NULL"
         self._store.change(sql, destfolderid, file_id)
 
-    def sidecars(self) -> Iterator[tuple[bytes, FileStat]]:
+    def sidecars(self) -> Iterator[KnownSidecar]:
         """Yield the known sidecars in byte order."""
         sql = "SELECT path, size, mtime_ns, ctime_ns, inode FROM sidecars WHERE path > ? ORDER BY path LIMIT ?"
-        return ((row[0], FileStat(*row[1:])) for row in self._store.pages(sql, "path", (b"",)))
+        return map(KnownSidecar._make, self._store.pages(sql, "path", (b"",)))
 
     def orphan_sidecars(self, limit: int) -> list[bytes]:
         """Return the first known sidecars without a matching current file; checks every known sidecar."""
@@ -239,15 +259,15 @@ class Versions:
 
 def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: float) -> bool:
     """Queue one version; return False if its path has another current row by now."""
-    path, stat, destfolderid, _folded_name, replaces, hold = version
+    path, stat, destfolderid, _folded_name, replaces, block = version
     if _current_id(conn, path) != replaces:
         return False
-    if replaces is not None and hold is None and not is_settled(stat, now, HOUR):
+    if replaces is not None and block is None and not is_settled(stat, now, HOUR):
         # A file that is blocked because it keeps changing stays blocked with its next version, so that it is not queued
         # for a moment at each change.
         sql = "SELECT reason, detail FROM files WHERE id = ? AND state = 'blocked' AND reason = ?"
-        hold = conn.execute(sql, (replaces, KEEPS_CHANGING)).fetchone()
-        due_at = due_at if hold is None else now + HOUR
+        block = conn.execute(sql, (replaces, KEEPS_CHANGING)).fetchone()
+        due_at = due_at if block is None else now + HOUR
     if replaces is not None and not _forget_unsent(conn, replaces):
         apply(conn, replaces, Event.REPLACED, now)
     aside = conn.execute(
@@ -263,8 +283,8 @@ def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: 
         apply(conn, aside[0], Event.REVIVED, now, destfolderid=destfolderid, drift="unread")
         return True
     file_id = _insert(conn, version, Wanted.YES, now, due_at)
-    if hold is not None:
-        reason, detail = hold
+    if block is not None:
+        reason, detail = block
         apply(conn, file_id, Event.HELD, now, reason=reason, detail=detail)
     return True
 

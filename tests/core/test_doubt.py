@@ -27,9 +27,9 @@ from assetsync.core.doubt import (
 from assetsync.model import Asset
 
 SECONDS = 120.0
-MINE = Doubt(size=100, md5="AA", bytes_sent=100, handed_md5="AA", since=1000.0)
-CUT = replace(MINE, bytes_sent=60, handed_md5="C6")
-CRASHED = replace(MINE, bytes_sent=None, handed_md5=None)
+MINE = Doubt(size=100, md5="AA", bytes_sent=100, bytes_sent_md5="AA", since=1000.0)
+CUT = replace(MINE, bytes_sent=60, bytes_sent_md5="C6")
+CRASHED = replace(MINE, bytes_sent=None, bytes_sent_md5=None)
 UNHASHED = replace(MINE, md5=None)
 YOUNG = Grace("boot", 0.0, 60.0)
 OVER = Grace("boot", 0.0, 120.0)
@@ -65,7 +65,7 @@ REFUSED = replace(MINE, refused_as_duplicate=True)
         ("without our own digest what was before is not", UNHASHED, replace(OTHER, before=True), False),
         (
             "nor is anything where a part was handed over",
-            replace(UNHASHED, bytes_sent=60, handed_md5="C6"),
+            replace(UNHASHED, bytes_sent=60, bytes_sent_md5="C6"),
             OTHER,
             False,
         ),
@@ -97,7 +97,12 @@ RENAMED = replace(NO_MD5, named=False, renamed=True)
         ("another size decides", MINE, replace(UNSURE, asset=asset(size=99, md5=None)), False),
         ("what was there before is not ours", MINE, replace(RENAMED, before=True), False),
         ("what was refused as a copy made none", REFUSED, UNSURE, False),
-        ("a part of an unread file is whole nowhere", replace(UNHASHED, bytes_sent=60, handed_md5="C6"), UNSURE, False),
+        (
+            "a part of an unread file is whole nowhere",
+            replace(UNHASHED, bytes_sent=60, bytes_sent_md5="C6"),
+            UNSURE,
+            False,
+        ),
     ],
 )
 def test_undecided(rule: str, doubt: Doubt, sight: Candidate, expected: bool):
@@ -125,7 +130,12 @@ def test_undecided(rule: str, doubt: Doubt, sight: Candidate, expected: bool):
         ("without digests on either side there is no proof", CRASHED, Candidate(asset(size=60, md5=None)), False),
         ("what was there before is not this cut", CUT, replace(SMALLER, before=True), False),
         ("another name is not this cut", CUT, replace(SMALLER, named=False), False),
-        ("an asset of the whole size is not a cut", replace(MINE, handed_md5="BB"), replace(OTHER, prefix="BB"), False),
+        (
+            "an asset of the whole size is not a cut",
+            replace(MINE, bytes_sent_md5="BB"),
+            replace(OTHER, prefix="BB"),
+            False,
+        ),
         ("what is not processed is not damaged yet", CUT, UNPROCESSED, False),
     ],
 )

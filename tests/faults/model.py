@@ -122,7 +122,7 @@ def free_name(s: Scenario, w: World, f: int) -> bool:
     """Whether no open attempt holds the name: one at a time in a folder."""
     if "one open attempt per name" in s.without:
         return True
-    return all(a.parked or s.names[a.file] != s.names[f] for a in w.attempts)
+    return all(a.name_released or s.names[a.file] != s.names[f] for a in w.attempts)
 
 
 def begin(s: Scenario, w: World, f: int) -> Step:
@@ -211,9 +211,9 @@ def answered(s: Scenario, w: World, a: Attempt) -> World:
 
 
 def disputed(w: World, f: int) -> World:
-    """Put an adopter in doubt again, its last attempt open and parked; queued where it never sent."""
+    """Put an adopter in doubt again, its last attempt open and its name released; queued where it never sent."""
     if w.rows[f].last:
-        w = with_attempt(w, Attempt(w.rows[f].last, f, flies=False, parked=True), w.rows[f].last)
+        w = with_attempt(w, Attempt(w.rows[f].last, f, flies=False, name_released=True), w.rows[f].last)
     return happen(w, f, Event.DISPUTED, asset=-1, adopted=False)
 
 
@@ -223,7 +223,7 @@ def retried(s: Scenario, w: World, f: int) -> Iterator[Step]:
         if "a retried doubt holds its name again" in s.without:
             yield f"a person retries {label(f)}", happen(fault(w), f, Event.RETRIED, absences=0)
         elif free_name(s, w, f):
-            after = with_attempt(fault(w), a._replace(parked=False), a.no)
+            after = with_attempt(fault(w), a._replace(name_released=False), a.no)
             yield f"a person retries {label(f)}", happen(after, f, Event.RETRIED, absences=0)
 
 

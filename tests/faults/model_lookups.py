@@ -103,7 +103,7 @@ def judged(s: Scenario, w: World, a: Attempt, look: Look, shown: tuple[bool, ...
     content = s.contents[a.file]
     handed = content[: a.handed] if a.handed >= 0 else None
     absences = w.rows[a.file].absences
-    doubt = Doubt(len(content), content, bytes_sent=handed and len(handed), handed_md5=handed, absences=absences)
+    doubt = Doubt(len(content), content, bytes_sent=handed and len(handed), bytes_sent_md5=handed, absences=absences)
     if "what is not processed may be ours" in s.without:
         candidates = tuple(each for each in candidates if each.asset.processed)
     if "slow look-ups make the grace longer" in s.without:
@@ -253,5 +253,5 @@ def ended(s: Scenario, w: World, a: Attempt, verdict: Verdict) -> World:
             raise Broken(f"asset {asset} is called damaged and is no cut of {label(f)}")
         w = with_asset(w, asset, made._replace(explained=True))
     if verdict.judgement is Judgement.UNDECIDABLE:
-        return happen(with_attempt(w, a._replace(parked=True), a.no), f, event)
+        return happen(with_attempt(w, a._replace(name_released=True), a.no), f, event)
     return happen(with_attempt(w, None, a.no), f, event, absences=w.rows[f].absences + 1)

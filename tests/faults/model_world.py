@@ -76,7 +76,7 @@ class Attempt(NamedTuple):
     flies: bool = True
     stored: int = -1
     handed: int = -1
-    parked: bool = False
+    name_released: bool = False
     grace: tuple[str, int, int, int] | None = None
     age: int | None = None
     newer: bool = False

@@ -132,7 +132,7 @@ def no_exclusive_names(patch: Patch) -> None:
     rows = Database.rows
     exclusive = (
         " AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.destfolderid = f.destfolderid"
-        "   AND a.folded_name = f.folded_name AND a.closed_at IS NULL AND a.parked = 0)"
+        "   AND a.folded_name = f.folded_name AND a.closed_at IS NULL AND a.name_released = 0)"
     )
     patch.setattr(Database, "rows", lambda self, sql, *values: rows(self, sql.replace(exclusive, ""), *values))
 
@@ -228,7 +228,7 @@ def a_copy_is_believed(patch: Patch) -> None:
     write = ledger.set_fact
 
     def but_where_to_look(conn, name, value):
-        if name != "contact_from":
+        if name != "listed_from":
             write(conn, name, value)
 
     patch.setattr(ledger, "set_fact", but_where_to_look)

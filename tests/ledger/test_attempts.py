@@ -16,7 +16,8 @@ def sent(answer: Answer, reason: str = "why", left: SentExtent = SentExtent.ALL)
 
 
 def attempts(book, row):
-    sql = "SELECT result, closed_at, ended_at, parked, accepted_id, why FROM attempts WHERE file_id = ? ORDER BY id"
+    columns = "result, closed_at, ended_at, name_released, accepted_id, why"
+    sql = f"SELECT {columns} FROM attempts WHERE file_id = ? ORDER BY id"
     return [dict(found) for found in book.ledger.store.rows(sql, row.id)]
 
 
@@ -80,7 +81,7 @@ def test_answered_id_puts_adopter_in_doubt(book):
     again = book.row(b"adopter")
     assert (again.state, again.assetid, again.reason) == (State.IN_DOUBT, None, "disputed")
     reopened = book.ledger.doubts.of(adopter.id)
-    assert (reopened.id, reopened.parked) == (attempt, 0)
+    assert (reopened.id, reopened.name_released) == (attempt, 0)
 
 
 def test_unsent_adopter_losing_id_is_queued(book):
@@ -166,7 +167,7 @@ def test_file_of_five_crashes_is_blocked(book):
     blocked = book.row(b"a")
     assert (blocked.state, blocked.reason, blocked.crashes) == (State.BLOCKED, "crashes", MAX_CRASHES)
     assert "retry" in blocked.detail
-    assert book.ledger.doubts.of(row.id).parked == 1
+    assert book.ledger.doubts.of(row.id).name_released == 1
     assert book.ledger.repair.retry(blocked, NOW) is State.IN_DOUBT
 
 

@@ -246,7 +246,7 @@ def test_rivals_are_other_open_attempts(book, doubt):
 
 def test_rival_is_asked_about_while_blocked(book, doubt):
     rival = book.begin(book.queue(b"b"))
-    book.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET parked = 1 WHERE id = ?", (rival,)))
+    book.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET name_released = 1 WHERE id = ?", (rival,)))
     asked = {}
     set_state = "UPDATE files SET state = ? WHERE id = (SELECT file_id FROM attempts WHERE id = ?)"
     for state in ("in_doubt", "blocked"):

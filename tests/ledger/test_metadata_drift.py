@@ -76,7 +76,7 @@ def test_asset_without_digest_does_not_move(book):
 def test_agreed_folder_ends_with_remapping(book):
     row = verified(book, b"a", "A")
     book.ledger.metadata_drift.met("G", shown("A"))
-    told = book.by_id(row)._replace(drift="it lies in another folder", said_digest=None)
+    told = book.by_id(row)._replace(drift="it lies in another folder", drift_digest=None)
     book.ledger.metadata_drift.read([Found(told.drift, None, book.by_id(row))], still=lambda: True)
     assert book.ledger.metadata_drift.settle([told]) == 1
     assert book.by_id(row).agreed_folder == "G"

@@ -68,7 +68,7 @@ def test_blocked_file_retry_backs_off(book):
     while now < NOW + 7200:
         if book.ledger.queue.retry_blocked("unreadable", now, only_due=True) or now == NOW:
             tried.append(now - NOW)
-            book.ledger.queue.hold(row.id, "unreadable", "why", now + 1)
+            book.ledger.queue.block(row.id, "unreadable", "why", now + 1)
         now += 60
     assert tried[:6] == [0, 60, 180, 420, 900, 1860]
     assert {later - sooner for sooner, later in itertools.pairwise(tried[4:])} == {960}
@@ -76,11 +76,11 @@ def test_blocked_file_retry_backs_off(book):
 
 def test_requested_retry_ignores_the_backoff(book):
     row = book.queue(b"a")
-    book.ledger.queue.hold(row.id, "unreadable", "why", NOW + 3600)
+    book.ledger.queue.block(row.id, "unreadable", "why", NOW + 3600)
     assert book.ledger.queue.retry_blocked("unreadable", NOW + 3601, only_due=True) == 0
     assert book.ledger.queue.retry_blocked("sidecar", NOW + 3601) == 0
     assert book.ledger.queue.retry_blocked("unreadable", NOW + 3601) == 1
-    book.ledger.queue.hold(row.id, "unreadable", "why", NOW + 3602)
+    book.ledger.queue.block(row.id, "unreadable", "why", NOW + 3602)
     assert book.ledger.queue.retry_blocked("unreadable", NOW - 9000, only_due=True) == 1
 
 
@@ -109,9 +109,9 @@ def test_hold_lasts_since_its_first_failure(book):
 
 def test_folder_release_retries_its_files(book):
     rows = [book.queue(path, folder=folder) for path, folder in ((b"a", "F"), (b"b", "F"), (b"c", "G"))]
-    book.ledger.queue.hold(rows[0].id, HELD.reason, HELD.detail, NOW)
-    book.ledger.queue.hold(rows[1].id, "sidecar", "line 1", NOW)
-    book.ledger.queue.hold(rows[2].id, HELD.reason, HELD.detail, NOW)
+    book.ledger.queue.block(rows[0].id, HELD.reason, HELD.detail, NOW)
+    book.ledger.queue.block(rows[1].id, "sidecar", "line 1", NOW)
+    book.ledger.queue.block(rows[2].id, HELD.reason, HELD.detail, NOW)
     book.hold_folder("F", HELD, NOW + 600)
     book.ledger.queue.release_folders(NOW)
     assert [book.row(path).state for path in (b"a", b"b", b"c")] == [State.QUEUED, State.BLOCKED, State.BLOCKED]
@@ -159,7 +159,7 @@ def test_replaced_version_is_not_begun(book):
     fresh = book.queue(b"a", size=20)
     with pytest.raises(Outdated):
         book.begin(stale)
-    book.ledger.queue.hold(stale.id, "sidecar", "", NOW)
+    book.ledger.queue.block(stale.id, "sidecar", "", NOW)
     book.ledger.queue.vanished(stale.id, NOW)
     assert book.ledger.queue.adopt(stale, "A", M1, "said", NOW) is False
     assert book.by_id(stale) is None
@@ -209,7 +209,7 @@ EQUALS = {
         True,
     ),
     "queued": (lambda book, row: None, False),
-    "blocked_unsent": (lambda book, row: book.ledger.queue.hold(row.id, "sidecar", "", NOW), False),
+    "blocked_unsent": (lambda book, row: book.ledger.queue.block(row.id, "sidecar", "", NOW), False),
     "gone_unsent": (
         lambda book, row: book.ledger.versions.unwanted([(row.id, row.path)], Event.VANISHED, NOW),
         False,

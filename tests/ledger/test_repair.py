@@ -11,7 +11,7 @@ from .conftest import M1, NOW
 
 
 def blocked(book) -> None:
-    book.ledger.queue.hold(book.queue(b"a").id, "sidecar", "line 1", NOW)
+    book.ledger.queue.block(book.queue(b"a").id, "sidecar", "line 1", NOW)
 
 
 def undecidable(book) -> None:

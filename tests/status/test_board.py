@@ -49,14 +49,14 @@ def attributes(page: str) -> set[str]:
 def block(world, path, reason, detail="why"):
     world.write(path, f"content of {path}".encode())
     world.scan()
-    world.ledger.queue.hold(world.row(path).id, reason, detail, world.clock.now())
+    world.ledger.queue.block(world.row(path).id, reason, detail, world.clock.now())
 
 
 def block_all(world, detail="why"):
     world.scan()
     # Two groups, because the page names five files of each.
     for number, row in enumerate(list(world.ledger.reports.files())):
-        world.ledger.queue.hold(row.id, ("different", "changed")[number % 2], detail, world.clock.now())
+        world.ledger.queue.block(row.id, ("different", "changed")[number % 2], detail, world.clock.now())
 
 
 def test_hostile_names_are_inert_text_on_page(shown):
@@ -111,7 +111,7 @@ def test_page_answers_every_usual_question(shown):
     world.scan_and_send()
     world.write("blocked.jpg", b"content of it")
     world.scan()
-    world.ledger.queue.hold(world.row("blocked.jpg").id, "different", "not what was sent", world.clock.now())
+    world.ledger.queue.block(world.row("blocked.jpg").id, "different", "not what was sent", world.clock.now())
     world.write("waiting.jpg", b"another")
     world.scan()
     world.ledger.pull_brake("emptied", "photos", "photos held 5 files and is empty now", 5, world.clock.now())

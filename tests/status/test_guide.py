@@ -101,7 +101,7 @@ def test_blocked_reason_links_to_its_row(shown):
     world = shown.world
     world.write("a")
     world.scan()
-    world.ledger.queue.hold(world.row("a").id, "keeps_changing", "why", world.clock.now())
+    world.ledger.queue.block(world.row("a").id, "keeps_changing", "why", world.clock.now())
     assert '<a href="guide/troubleshooting#keeps_changing">keeps changing</a>' in shown.page()
 
 

@@ -31,7 +31,7 @@ def held_up(world, *, everything=True, decided_in=100.0):
 def blocked(world, path="b", reason="different"):
     world.write(path, b"another content " + path.encode())
     world.scan()
-    world.ledger.queue.hold(world.row(path).id, reason, "it is so", world.clock.now())
+    world.ledger.queue.block(world.row(path).id, reason, "it is so", world.clock.now())
 
 
 def queued(world):
@@ -234,7 +234,7 @@ def test_first_queued_version_waits_longest(shown):
     assert status.oldest.path == b"first"
     assert status.oldest_age == pytest.approx(150)
     assert waiting(status) == "waiting longest: first, known for 2 min, queued"
-    world.ledger.queue.hold(world.row("first").id, "different", "", world.clock.now())
+    world.ledger.queue.block(world.row("first").id, "different", "", world.clock.now())
     assert shown.status().oldest.path == b"later"
 
 
@@ -319,7 +319,7 @@ def test_twenty_blocked_files_are_named(shown):
         world.write(f"{number:02}/a", b"x" * (number + 1))
     world.scan()
     for number in range(23):
-        world.ledger.queue.hold(world.row(f"{number:02}/a").id, "different", "why", world.clock.now())
+        world.ledger.queue.block(world.row(f"{number:02}/a").id, "different", "why", world.clock.now())
     lines = list(leftovers(shown.status()))
     assert sum(line.startswith("blocked: ") for line in lines) == 20
     assert "and 3 more blocked: assetsync files --state blocked" in lines

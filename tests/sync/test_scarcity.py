@@ -97,7 +97,7 @@ def test_lack_of_descriptors_is_no_drift(world):
 def test_file_blocked_by_earlier_release_is_retried(queued, reason):
     """Earlier releases blocked files for a lack of descriptors; the start retries them."""
     detail = "a cannot be read: Too many open files"
-    queued.ledger.queue.hold(queued.row("d/a").id, reason, detail, queued.clock.now())
+    queued.ledger.queue.block(queued.row("d/a").id, reason, detail, queued.clock.now())
     queued.restart()
     queued.live(200)
     assert queued.row("d/a").state is State.VERIFIED

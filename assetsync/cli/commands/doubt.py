@@ -54,7 +54,7 @@ def list_doubts(config: SiteConfig, *, limit: int, as_json: bool) -> None:
             state = f"{row.state.words}, {printable(row.detail or row.reason or '')}"
             write_parts(f"{printable(row.path)}:", runnable(state), between=" ")
             if attempt is not None:
-                handed = "an unknown part" if attempt.handed is None else amount(attempt.handed)
+                handed = "an unknown part" if attempt.bytes_sent is None else amount(attempt.bytes_sent)
                 write_parts(
                     f"    sent {moment(attempt.started_at)}",
                     f"as {printable(attempt.sent_name)}",
@@ -79,7 +79,7 @@ def _as_object(row: FileRow, attempt: AttemptRow | None) -> dict[str, object]:
         "wanted": row.wanted,
         "sent_name": attempt.sent_name if attempt else None,
         "sent_at": moment(attempt.started_at) if attempt else None,
-        "bytes_left": attempt.handed if attempt else None,
+        "bytes_left": attempt.bytes_sent if attempt else None,
         "looks": attempt.looks if attempt else 0,
         "next_look": moment(attempt.look_at) if attempt else None,
     }

@@ -111,7 +111,7 @@ def _attempt_object(attempt: AttemptRow) -> dict[str, object]:
         "destfolderid": attempt.destfolderid,
         "sent_name": attempt.sent_name,
         "size": attempt.size,
-        "bytes_left": attempt.handed,
+        "bytes_left": attempt.bytes_sent,
         "open": attempt.closed_at is None,
         "result": attempt.result,
         "reason": attempt.why,
@@ -182,7 +182,7 @@ def _version(state: PathState, version: Version, config: SiteConfig) -> Iterator
 
 def _attempt_line(attempt: AttemptRow) -> tuple[str, ...]:
     """Return the parts of a line about an attempt: bytes sent, duration and result."""
-    handed = "an unknown part" if attempt.handed is None else amount(attempt.handed)
+    handed = "an unknown part" if attempt.bytes_sent is None else amount(attempt.bytes_sent)
     left = f"{handed} of {amount(attempt.size)} handed over"
     if attempt.left_part == SentExtent.NOTHING:
         # The bytes were read for a form that was never sent: leave out their number.

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import click
 
+from assetsync import INTERRUPTED
 from assetsync.app import Site, build
-from assetsync.cli.entry import INTERRUPTED, NO_SERVICE, NOT_IN_SYNC, OK, stopping
+from assetsync.cli.entry import NO_SERVICE, NOT_IN_SYNC, OK, stopping
 from assetsync.cli.operator import open_service
 from assetsync.cli.options import seconds, with_config, with_json
 from assetsync.cli.output import note, warn, write, write_data, write_json

@@ -13,7 +13,8 @@ import click
 import structlog
 from pydantic import SecretStr
 
-from assetsync.cli.entry import INTERRUPTED, OK
+from assetsync import INTERRUPTED
+from assetsync.cli.entry import OK
 from assetsync.cli.operator import read_key
 from assetsync.cli.options import with_config_path
 from assetsync.cli.output import warn

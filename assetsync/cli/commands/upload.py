@@ -18,7 +18,8 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
-from assetsync.cli.entry import INTERRUPTED, NO_SERVICE, NOT_IN_SYNC, OK, USAGE, stopping
+from assetsync import INTERRUPTED
+from assetsync.cli.entry import NO_SERVICE, NOT_IN_SYNC, OK, USAGE, stopping
 from assetsync.cli.operator import PATIENCE, carry_out_in_time, open_service
 from assetsync.cli.options import with_config, with_json
 from assetsync.cli.output import complain, note, warn, write, write_json

@@ -49,7 +49,7 @@ class Database:
     """An open ledger. Any thread may read and write: threads share one writing and a few reading connections."""
 
     def __init__(self, path: Path, *, read_only: bool, guard: Guard | None = None) -> None:
-        """Open the writing connection, unless `read_only`; the process that holds the lock gives its `guard`."""
+        """Open the writing connection, unless `read_only`; the process that holds the lock passes its `guard`."""
         self.path = path
         self._guard = guard
         self.held = contextlib.ExitStack()
@@ -178,7 +178,7 @@ def open_database(path: Path, *, create: bool) -> Database:
     path = real(path)
     if not create:
         _expect_ledger(path)
-    # Whatever fails below closes its connection first.
+    # Each step below closes its connection before it raises.
     with contextlib.ExitStack() as held:
         held.callback(os.close, _take_lock(path))
         expect_file(path)

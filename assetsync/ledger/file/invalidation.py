@@ -40,7 +40,7 @@ class Invalidation:
     def settle(self, conn: sqlite3.Connection) -> None:
         """Remove the folders of changed rows from the cache; runs as the last statement of a transaction."""
         if self._pending:
-            conn.executemany("DELETE FROM quiet WHERE folder = ?", [(folder,) for folder in self._pending])
+            conn.executemany("DELETE FROM folder_cache WHERE folder = ?", [(folder,) for folder in self._pending])
             self._pending.clear()
 
     def note(self) -> None:

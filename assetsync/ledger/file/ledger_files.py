@@ -105,11 +105,11 @@ def open_or_make(path: Path, ledger: Path) -> int:
         fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         return os.open(path, flags)
-    give(fd, owner)
+    set_owner(fd, owner)
     return fd
 
 
-def give(fd: int, owner: os.stat_result) -> None:
+def set_owner(fd: int, owner: os.stat_result) -> None:
     """Change the owner of a file that root created to the ledger's owner, or to its folder's if there is no ledger yet.
 
     A command that a person ran as root must not lock out the daemon's user.
@@ -324,7 +324,7 @@ class OutsideEpoch:
                 self._path.parent.mkdir(0o700)
                 folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
                 try:
-                    give(folder, self._ledger.stat())
+                    set_owner(folder, self._ledger.stat())
                 finally:
                     os.close(folder)
             _replace(self._path, f"{self._boot} {start_no}", self._ledger)
@@ -370,7 +370,7 @@ def _replace(path: Path, text: str, ledger: Path) -> None:
     temporary.unlink(missing_ok=True)
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        give(fd, ledger.stat())
+        set_owner(fd, ledger.stat())
         os.write(fd, text.encode("ascii"))
         os.fsync(fd)
     finally:

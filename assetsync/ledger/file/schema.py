@@ -1,8 +1,9 @@
 """The tables of the ledger, and the migrations of older files: each change of a table is a new migration at the end.
 
 The schema is a public interface: any SQLite tool may read it. Times are seconds since the epoch, paths are the raw
-bytes relative to the root, MD5s are upper-case hex. A migration, once released, is never changed. Whether a ledger
-needs a migration is left to `integrity`.
+bytes relative to the root, MD5s are upper-case hex. A migration, once released, is never changed, except for its
+comments: `statements` removes them, and the guide shows them under the newest names. Whether a ledger needs a migration
+is left to `integrity`.
 """
 
 import sqlite_utils
@@ -13,50 +14,50 @@ from assetsync.ledger.file.ledger_files import APPLICATION_ID
 migrations = Migrations("assetsync")
 
 _TABLES = """
--- One row is one version of one path.
+-- Each row is one version of one path.
 CREATE TABLE files (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never given twice: a row may be merged away while it is looked at
-    path BLOB NOT NULL,       -- relative to the root, as bytes; absolute of what is outside
-    destfolderid TEXT NOT NULL,  -- the folder of the service that its mapping names
+    id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never reused: a row may be merged away while it is looked up
+    path BLOB NOT NULL,       -- relative to the root, as bytes; absolute for a file outside the root
+    destfolderid TEXT NOT NULL,  -- folder of the service that the file's mapping names
     size INTEGER NOT NULL,    -- in bytes
-    mtime_ns INTEGER NOT NULL,  -- of the file, in nanoseconds
-    ctime_ns INTEGER NOT NULL,  -- of the file, in nanoseconds
-    inode INTEGER NOT NULL,   -- of the file
-    md5 TEXT,                 -- of the content, once it was read
-    state TEXT NOT NULL,      -- what the service knows of it
-    wanted TEXT NOT NULL DEFAULT 'yes',  -- what the tree says: yes, replaced, gone or unmapped; or outside
-    reason TEXT,              -- a stable word: why it is blocked, in doubt or waiting
-    detail TEXT,              -- the same for a person, with the next step
-    folded_name TEXT NOT NULL,  -- the name to be sent, without case: one open attempt for each in a folder
-    assetid TEXT,             -- as the service gave it
+    mtime_ns INTEGER NOT NULL,  -- modification time of the file, in nanoseconds
+    ctime_ns INTEGER NOT NULL,  -- change time of the file's inode, in nanoseconds
+    inode INTEGER NOT NULL,   -- inode number of the file
+    md5 TEXT,                 -- MD5 of the content; NULL while it is unknown
+    state TEXT NOT NULL,      -- queued, sending, in_doubt, stored, verified or blocked; at rest superseded or gone
+    wanted TEXT NOT NULL DEFAULT 'yes',  -- what the tree shows: yes, replaced, gone or unmapped; outside: sent by hand
+    reason TEXT,              -- stable word: why it is blocked, in doubt or waiting
+    detail TEXT,              -- the same as a sentence for a person, with the next step
+    folded_name TEXT NOT NULL,  -- name to be sent, without case: a folder has at most one open attempt of a name
+    assetid TEXT,             -- id that the service assigned
     id_from TEXT,             -- answer (of the upload) or adopted (found by a look-up)
-    asset_folder TEXT,        -- where the service holds the asset
-    filetype TEXT,            -- the kind of asset that the service named
-    meta_digest TEXT,         -- of the metadata that was sent; that was said when the asset was taken over
-    drift TEXT,               -- what the sidecar says now and the service does not
-    failures INTEGER NOT NULL DEFAULT 0,  -- in a row, for the pause before the next try
-    attempts INTEGER NOT NULL DEFAULT 0,  -- uploads that were begun
-    absences INTEGER NOT NULL DEFAULT 0,  -- times that it was proven absent after a doubt
-    crashes INTEGER NOT NULL DEFAULT 0,  -- unclean stops while it was on its way
-    send_again INTEGER NOT NULL DEFAULT 0,  -- a person asked for a copy: equal versions are not taken over
-    due_at REAL NOT NULL DEFAULT 0,  -- not tried before
-    queued_at REAL NOT NULL,  -- first seen in the tree
-    uploaded_at REAL,         -- when the service gave its id
-    seen_at REAL,             -- first seen in the service's database
-    findable_at REAL,         -- first seen through the service's index
-    index_asked_at REAL,      -- when searchIndex was last asked for it
-    verified_at REAL,         -- when it was read back equal
-    rested_at REAL,           -- when it became history
-    audited_at REAL,          -- last met by an audit of its folder
-    unseen_boot TEXT,         -- look-ups that did not show it: the boot, and the first and last of them
-    unseen_first REAL,        -- on the steady clock of that boot
-    unseen_last REAL
+    asset_folder TEXT,        -- folder of the service that holds the asset
+    filetype TEXT,            -- kind of asset that the service reported
+    meta_digest TEXT,         -- digest of the metadata sent, or of the file's metadata at adoption
+    drift TEXT,               -- sentence: how the service differs; unread: not compared yet; away: no file to compare
+    failures INTEGER NOT NULL DEFAULT 0,  -- failures in a row; the pause before the next try depends on them
+    attempts INTEGER NOT NULL DEFAULT 0,  -- number of uploads begun
+    absences INTEGER NOT NULL DEFAULT 0,  -- number of doubts that ended with proof that no whole asset arrived
+    crashes INTEGER NOT NULL DEFAULT 0,  -- number of unclean stops during its uploads
+    send_again INTEGER NOT NULL DEFAULT 0,  -- 1: a person asked for another copy, so equal versions are not taken over
+    due_at REAL NOT NULL DEFAULT 0,  -- earliest time of the next try
+    queued_at REAL NOT NULL,  -- when it was first seen in the tree
+    uploaded_at REAL,         -- when its upload was accepted, or found by a look-up
+    seen_at REAL,             -- when it was first seen in the service's database
+    findable_at REAL,         -- when it was first seen through the service's index
+    index_asked_at REAL,      -- when searchIndex was last called for it
+    verified_at REAL,         -- when it was last read back as it was sent
+    rested_at REAL,           -- when it came to rest as superseded or gone
+    audited_at REAL,          -- start of the last audit that met its asset
+    unseen_boot TEXT,         -- boot in which look-ups did not show its asset
+    unseen_first REAL,        -- time of the first of these look-ups, on the steady clock of that boot
+    unseen_last REAL          -- time of the last of them, on the same clock
 );
 CREATE UNIQUE INDEX files_current ON files (path) WHERE wanted = 'yes';
 CREATE INDEX files_path ON files (path, id);
 CREATE INDEX files_due ON files (due_at, id) WHERE state = 'queued' AND wanted = 'yes';
 CREATE INDEX files_by_content ON files (destfolderid, size, md5);
--- One for each state: of a list of states SQLite does not see that it holds the one that is asked for.
+-- One index for each state: SQLite does not recognise that a list of states contains the one that a query asks for.
 CREATE INDEX files_sending ON files (id) WHERE state = 'sending';
 CREATE INDEX files_in_doubt ON files (id) WHERE state = 'in_doubt';
 CREATE INDEX files_stored ON files (due_at, id) WHERE state = 'stored';
@@ -66,106 +67,106 @@ CREATE UNIQUE INDEX files_asset ON files (assetid)
     WHERE assetid IS NOT NULL AND state NOT IN ('superseded', 'gone');
 CREATE INDEX files_drift ON files (id) WHERE drift IS NOT NULL;
 CREATE INDEX files_history ON files (assetid) WHERE assetid IS NOT NULL;
--- For counting without reading the rows. Its condition, which every row fulfils, keeps it from all that do not ask for
--- it by the same words: it would be taken in place of the better ones above.
+-- For counting without reading the rows. Every row fulfils its condition, and SQLite uses the index only for a query
+-- that has the same condition: others would use it in place of the better indexes above.
 CREATE INDEX files_counted ON files (wanted, state, destfolderid, size) WHERE size >= 0;
 
--- One row is one POST that was begun; it is open until it is decided.
+-- Each row is one POST that was begun; it is open until it is decided.
 CREATE TABLE attempts (
     id INTEGER PRIMARY KEY,
-    file_id INTEGER NOT NULL,  -- the row of `files`
-    destfolderid TEXT NOT NULL,  -- where it was sent
-    sent_name TEXT NOT NULL,  -- the name that the service was given
+    file_id INTEGER NOT NULL,  -- row of `files`
+    destfolderid TEXT NOT NULL,  -- folder of the service that it was sent to
+    sent_name TEXT NOT NULL,  -- name that was sent
     folded_name TEXT NOT NULL,  -- the same without case
-    boundary TEXT NOT NULL,   -- of the form; a cut upload may end in it
-    size INTEGER NOT NULL,    -- of the file as it was sent
-    mtime_ns INTEGER NOT NULL,
-    inode INTEGER NOT NULL,
-    md5 TEXT,                 -- of the file as it was sent
-    meta_digest TEXT,         -- of the metadata that was sent
-    start_no INTEGER NOT NULL,  -- which start of the program
-    started_at REAL NOT NULL,  -- committed before the first byte left
-    ended_at REAL,            -- when its answer came or was given up; NULL while it is in flight
-    left_part TEXT,           -- nothing, part or all, as far as it is known
-    handed INTEGER,           -- bytes of the file that left
-    handed_md5 TEXT,          -- of these
-    accepted_id TEXT,         -- the id of its answer, where there was one
-    is_duplicate INTEGER NOT NULL DEFAULT 0,  -- the service said that it has the content
-    why TEXT,                 -- a stable word: why it failed or is in doubt
-    answer TEXT,              -- JSON: what the service said, word for word where it matters
-    parked INTEGER NOT NULL DEFAULT 0,  -- open, but a person's matter: does not hold its name back for others
+    boundary TEXT NOT NULL,   -- boundary of the form; a cut upload may end in it
+    size INTEGER NOT NULL,    -- size in bytes of the file when it was sent
+    mtime_ns INTEGER NOT NULL,  -- modification time of the file when it was sent, in nanoseconds
+    inode INTEGER NOT NULL,   -- inode number of the file when it was sent
+    md5 TEXT,                 -- MD5 of the file when it was sent; NULL while it is unknown
+    meta_digest TEXT,         -- digest of the metadata sent
+    start_no INTEGER NOT NULL,  -- number of the program's start in which it was sent
+    started_at REAL NOT NULL,  -- when it was recorded, before the first byte left
+    ended_at REAL,            -- when its answer came or it was given up; NULL while it is in flight
+    left_part TEXT,           -- how much of the request left: nothing, part or all; NULL: unknown
+    handed INTEGER,           -- number of bytes of the file that left
+    handed_md5 TEXT,          -- MD5 of these bytes
+    accepted_id TEXT,         -- id of its asset, if it was reopened because look-ups do not show the asset
+    is_duplicate INTEGER NOT NULL DEFAULT 0,  -- 1: the service refused it because it has the content
+    why TEXT,                 -- stable word: why it failed or is in doubt
+    answer TEXT,              -- JSON: fields of the service's answer
+    parked INTEGER NOT NULL DEFAULT 0,  -- 1: open, but another upload may have its name: a person must decide this one
     closed_at REAL,           -- when it was decided; NULL while it is open
-    result TEXT,              -- how
-    grace_boot TEXT,          -- answered look-ups that did not find it: the boot, and the first and last of them
-    grace_first REAL,         -- on the steady clock of that boot
-    grace_last REAL,
-    look_at REAL NOT NULL DEFAULT 0,  -- when it is looked up next
-    looks INTEGER NOT NULL DEFAULT 0  -- how often it was looked up
+    result TEXT,              -- accepted, refused, unsent, found, absent, damaged, resolved or sent_again
+    grace_boot TEXT,          -- boot in which answered look-ups did not find it
+    grace_first REAL,         -- time of the first of these look-ups, on the steady clock of that boot
+    grace_last REAL,          -- time of the last of them, on the same clock
+    look_at REAL NOT NULL DEFAULT 0,  -- earliest time of the next look-up
+    looks INTEGER NOT NULL DEFAULT 0  -- number of answered look-ups
 );
 CREATE UNIQUE INDEX attempts_open_name ON attempts (destfolderid, folded_name) WHERE closed_at IS NULL AND parked = 0;
 CREATE INDEX attempts_open_file ON attempts (file_id) WHERE closed_at IS NULL;
 CREATE INDEX attempts_file ON attempts (file_id);
 
--- Assets that look-ups showed in our folders and that no row owned.
+-- Assets that look-ups showed in the mapped folders, and that no row owned.
 CREATE TABLE sightings (
-    assetid TEXT PRIMARY KEY,
-    folder_id TEXT NOT NULL,
-    name TEXT NOT NULL,
-    size INTEGER,
-    md5 TEXT,
-    first_seen REAL NOT NULL,
-    seen_to INTEGER NOT NULL,       -- the newest attempt when the look-up that first showed it ended
-    why TEXT NOT NULL DEFAULT '',   -- damaged, suspected, doubled, unknown, or nothing
-    file_id INTEGER,
-    path BLOB,
-    met_at REAL                     -- when a look-up showed it last; 0: audit and listing no longer did
+    assetid TEXT PRIMARY KEY,  -- id that the service assigned
+    folder_id TEXT NOT NULL,  -- folder of the service that showed it
+    name TEXT NOT NULL,       -- name in the service
+    size INTEGER,             -- in bytes; NULL: not processed yet
+    md5 TEXT,                 -- MD5 that the service reported, if any
+    first_seen REAL NOT NULL,  -- when a look-up first showed it
+    seen_to INTEGER NOT NULL,  -- newest attempt when the look-up that first showed it ended
+    why TEXT NOT NULL DEFAULT '',  -- damaged, suspected, doubled, unknown or replaced; empty: not explained
+    file_id INTEGER,          -- row of `files` that explains it
+    path BLOB,                -- path of that row
+    met_at REAL               -- when a look-up last showed it; 0: neither audit nor listing shows it any more
 ) WITHOUT ROWID;
 CREATE INDEX sightings_by_size ON sightings (folder_id, size);
 
--- What is known of a folder of the service.
+-- Folders of the service that files are sent to.
 CREATE TABLE folders (
     destfolderid TEXT PRIMARY KEY,  -- as the configuration names it
-    contact_start INTEGER,    -- the start in which it was listed before the first POST; -1: to be listed again
-    hold_reason TEXT,         -- a stable word: why nothing is sent there
-    hold_detail TEXT,         -- the same for a person
-    hold_until REAL           -- not tried before
+    contact_start INTEGER,    -- start of the program in which it was listed before a POST; -1: to be listed again
+    hold_reason TEXT,         -- stable word: why nothing is sent there
+    hold_detail TEXT,         -- the same as a sentence for a person
+    hold_until REAL           -- earliest time of the next try
 ) WITHOUT ROWID;
 
--- The sidecars that a scan saw, so that one that changes is noticed.
+-- Sidecars as they were last seen, so that a change is noticed.
 CREATE TABLE sidecars (
-    path BLOB PRIMARY KEY,
-    size INTEGER NOT NULL,
-    mtime_ns INTEGER NOT NULL,
-    ctime_ns INTEGER NOT NULL,
-    inode INTEGER NOT NULL
+    path BLOB PRIMARY KEY,    -- relative to the root, as bytes
+    size INTEGER NOT NULL,    -- in bytes
+    mtime_ns INTEGER NOT NULL,  -- modification time, in nanoseconds
+    ctime_ns INTEGER NOT NULL,  -- change time of the inode, in nanoseconds
+    inode INTEGER NOT NULL    -- inode number
 ) WITHOUT ROWID;
 
--- What commands beside a running process ask of it.
+-- Requests that commands leave for the process that sends.
 CREATE TABLE requests (
     id INTEGER PRIMARY KEY,
     verb TEXT NOT NULL,       -- retry, resume, doubt, drift, audit, upload, uploaded or sighted
     argument TEXT NOT NULL,   -- JSON
-    asked_at REAL NOT NULL,   -- when it was left
-    done_at REAL,             -- when it was carried out or refused
-    answer TEXT               -- the sentence that says which, or begun before that; a refusal begins with `refused: `
+    asked_at REAL NOT NULL,   -- when the command left it
+    done_at REAL,             -- when it was carried out or refused; NULL while it is open
+    answer TEXT               -- result as a sentence, `begun` before it; a refusal begins with `refused: `
 );
 
--- Pauses that wait, or waited, for a person.
+-- Brakes: each stops uploads until a person releases it, or its cause is gone.
 CREATE TABLE brakes (
-    id INTEGER PRIMARY KEY,   -- the number that `resume` takes
+    id INTEGER PRIMARY KEY,   -- number that `resume` takes
     kind TEXT NOT NULL,       -- root, emptied, vanished, new_files, destfolderid, takeover, missing, service or twin
-    subject TEXT NOT NULL,    -- what it is about: a folder, or the site
-    detail TEXT NOT NULL,     -- what was seen, for a person
-    amount INTEGER NOT NULL,  -- how many files
-    pulled_at REAL NOT NULL,  -- when
-    resumed_at REAL           -- when a person released it; NULL while it holds
+    subject TEXT NOT NULL,    -- folder that it concerns, or the site
+    detail TEXT NOT NULL,     -- what was seen, as a sentence for a person
+    amount INTEGER NOT NULL,  -- number of files
+    pulled_at REAL NOT NULL,  -- when it was pulled
+    resumed_at REAL           -- when it was released; NULL while it is pulled
 );
 CREATE UNIQUE INDEX brakes_open ON brakes (kind, subject) WHERE resumed_at IS NULL;
 
--- What was uploaded in each hour since the epoch (UTC), counted with the upload.
+-- Uploads in each hour since the epoch (UTC).
 CREATE TABLE hours (hour INTEGER PRIMARY KEY, uploads INTEGER NOT NULL, bytes INTEGER NOT NULL);
 
--- Single facts of the whole ledger, by their names.
+-- Single facts of the whole ledger, by name.
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 """
 
@@ -179,26 +180,27 @@ def m001_first(db: sqlite_utils.Database) -> None:
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
-_QUIET = """
--- Folders whose files were all as the rows say when their names and facts gave the digest; see `ledger.folder_cache`.
+_FOLDER_CACHE = """
+-- Folders whose files all matched their rows at the last scan. A scan skips such a folder while its digest stays the
+-- same and none of its rows changes.
 CREATE TABLE quiet (
     folder BLOB PRIMARY KEY,  -- with a slash at its end; the root is empty
-    digest BLOB NOT NULL,
-    files INTEGER NOT NULL,
-    sidecars INTEGER NOT NULL,
-    ignored INTEGER NOT NULL
+    digest BLOB NOT NULL,     -- digest of the names, sizes, times and inodes of what is directly in it
+    files INTEGER NOT NULL,   -- number of files directly in it
+    sidecars INTEGER NOT NULL,  -- number of sidecars directly in it
+    ignored INTEGER NOT NULL  -- number of ignored entries directly in it
 ) WITHOUT ROWID;
 """
 
 _SLOW = """
-ALTER TABLE attempts ADD COLUMN grace_slow REAL;  -- seconds of the slow look-ups for which the grace is longer
+ALTER TABLE attempts ADD COLUMN grace_slow REAL;  -- seconds of the slow look-ups that allowed a longer gap
 """
 
 
 @migrations()
 def m002_quiet(db: sqlite_utils.Database) -> None:
     """Add the folder cache, so that scans skip unchanged folders."""
-    for statement in statements(_QUIET):
+    for statement in statements(_FOLDER_CACHE):
         db.execute(statement)
 
 
@@ -216,22 +218,22 @@ def m004_slow(db: sqlite_utils.Database) -> None:
 
 
 _COUNTED = """
--- How many versions there are, and of how many bytes in all; kept by triggers, whoever writes to `files` (not REPLACE,
--- which fires none for what it takes away), and counted anew once a week.
+-- Number and total size of versions. Triggers update it for each program that writes to `files`, except for the rows
+-- that a REPLACE deletes; once a week everything is counted again.
 CREATE TABLE counted (
     destfolderid TEXT NOT NULL,  -- as in `files`
     wanted TEXT NOT NULL,     -- as in `files`
     state TEXT NOT NULL,      -- as in `files`
-    files INTEGER NOT NULL,   -- how many versions have these three
-    bytes INTEGER NOT NULL,   -- their sizes together
+    files INTEGER NOT NULL,   -- number of versions that have these three
+    bytes INTEGER NOT NULL,   -- sum of their sizes
     PRIMARY KEY (destfolderid, wanted, state)
 ) WITHOUT ROWID;
 INSERT INTO counted SELECT destfolderid, wanted, state, COUNT(*), SUM(size) FROM files GROUP BY 1, 2, 3;
 DROP INDEX files_counted;
--- Its first condition, which every row fulfils, keeps it from all that do not ask for it by the same words: it would be
--- taken in place of the better ones.
+-- Every row fulfils its first condition, and SQLite uses the index only for a query that has the same condition: others
+-- would use it in place of the better indexes.
 CREATE INDEX files_standing ON files (destfolderid, state) WHERE size >= 0 AND wanted = 'yes';
--- One for each question: what was read would stand before what is to be read.
+-- One index for each query: in a common one, the rows that were read would come before those that are to be read.
 DROP INDEX files_drift;
 CREATE INDEX files_unread ON files (id) WHERE drift = 'unread';
 CREATE INDEX files_drifted ON files (wanted) WHERE drift <> 'unread';
@@ -261,8 +263,8 @@ def m005_counted(db: sqlite_utils.Database) -> None:
 
 
 _SETTLED = """
-ALTER TABLE files ADD COLUMN said_digest TEXT;  -- of the metadata that `drift` is about, where it could be read
-ALTER TABLE files ADD COLUMN agreed_folder TEXT;  -- where a person wants the asset, who moved it in the service
+ALTER TABLE files ADD COLUMN said_digest TEXT;  -- digest of the metadata when `drift` was read; NULL: unreadable
+ALTER TABLE files ADD COLUMN agreed_folder TEXT;  -- folder of the service in which a person agreed to leave the asset
 UPDATE files SET drift = 'unread' WHERE drift <> 'unread';
 """
 
@@ -360,7 +362,7 @@ def m013_waived_apart(db: sqlite_utils.Database) -> None:
 
 
 _NAMES = """
-ALTER TABLE folders ADD COLUMN names TEXT;  -- of uploads there, as read back: kept, changed; NULL: not known
+ALTER TABLE folders ADD COLUMN names TEXT;  -- kept or changed: names of uploads that were read back; NULL: unknown
 """
 
 
@@ -372,7 +374,7 @@ def m014_names(db: sqlite_utils.Database) -> None:
 
 
 _BY_HAND = """
-ALTER TABLE attempts ADD COLUMN by_hand INTEGER NOT NULL DEFAULT 0;  -- sent by `assetsync upload`
+ALTER TABLE attempts ADD COLUMN by_hand INTEGER NOT NULL DEFAULT 0;  -- 1: sent by `assetsync upload`
 """
 
 
@@ -384,9 +386,9 @@ def m015_by_hand(db: sqlite_utils.Database) -> None:
 
 
 _TOOK = """
-ALTER TABLE attempts ADD COLUMN took REAL;  -- seconds from first byte to end; NULL where it was cut, or is not known
-ALTER TABLE attempts ADD COLUMN look_boot TEXT;  -- its first answered look-up in this boot: the boot
-ALTER TABLE attempts ADD COLUMN look_first REAL;  -- and its end on the steady clock of that boot
+ALTER TABLE attempts ADD COLUMN took REAL;  -- seconds from first byte to end; NULL if it was cut, or if it is unknown
+ALTER TABLE attempts ADD COLUMN look_boot TEXT;  -- boot of its first answered look-up
+ALTER TABLE attempts ADD COLUMN look_first REAL;  -- end of that look-up, on the steady clock of that boot
 """
 
 
@@ -398,7 +400,7 @@ def m016_took(db: sqlite_utils.Database) -> None:
 
 
 _HELD_SINCE = """
-ALTER TABLE folders ADD COLUMN hold_since REAL;  -- when it was held first, without a release since
+ALTER TABLE folders ADD COLUMN hold_since REAL;  -- since when it is held without a release
 """
 
 
@@ -410,7 +412,7 @@ def m017_held_since(db: sqlite_utils.Database) -> None:
 
 
 _ANSWERED = """
-ALTER TABLE attempts ADD COLUMN answered INTEGER NOT NULL DEFAULT 0;  -- the application, or a gate before it, answered
+ALTER TABLE attempts ADD COLUMN answered INTEGER NOT NULL DEFAULT 0;  -- 1: the service or a gate before it answered
 """
 
 
@@ -422,11 +424,11 @@ def m018_answered(db: sqlite_utils.Database) -> None:
 
 
 _WATCHED = """
-ALTER TABLE attempts ADD COLUMN watch_first REAL;  -- look-ups answered without a gap, counted or not, in the boot
-ALTER TABLE attempts ADD COLUMN watch_last REAL;  -- `look_boot`: the first and the last of them
-ALTER TABLE attempts ADD COLUMN watch_newest INTEGER;  -- the newest attempt when they began; a later one is a sample
-ALTER TABLE attempts ADD COLUMN rounds INTEGER NOT NULL DEFAULT 0;  -- answered look-ups after half a day
-ALTER TABLE attempts ADD COLUMN round_at REAL;  -- the last of them on the steady clock of `grace_boot`
+ALTER TABLE attempts ADD COLUMN watch_first REAL;  -- first of the look-ups answered without a gap in `look_boot`
+ALTER TABLE attempts ADD COLUMN watch_last REAL;  -- last of them, on the same steady clock
+ALTER TABLE attempts ADD COLUMN watch_newest INTEGER;  -- newest attempt when they began; later ones are control samples
+ALTER TABLE attempts ADD COLUMN rounds INTEGER NOT NULL DEFAULT 0;  -- number of answered look-ups after half a day
+ALTER TABLE attempts ADD COLUMN round_at REAL;  -- the last of these, on the steady clock of `grace_boot`
 """
 
 
@@ -434,6 +436,26 @@ ALTER TABLE attempts ADD COLUMN round_at REAL;  -- the last of them on the stead
 def m019_watched(db: sqlite_utils.Database) -> None:
     """Store with a doubt all that the next process needs to go on with the span of its answered look-ups."""
     for statement in statements(_WATCHED):
+        db.execute(statement)
+
+
+_RENAMED = """
+ALTER TABLE quiet RENAME TO folder_cache;
+UPDATE facts SET name = 'folder_cache_plan' WHERE name = 'quiet_plan';
+UPDATE facts SET name = 'folder_cache_since' WHERE name = 'quiet_since';
+ALTER TABLE attempts RENAME COLUMN handed TO bytes_sent;
+ALTER TABLE attempts RENAME COLUMN handed_md5 TO bytes_sent_md5;
+ALTER TABLE attempts RENAME COLUMN parked TO name_released;
+ALTER TABLE folders RENAME COLUMN contact_start TO listed_start;
+UPDATE facts SET name = 'listed_from' WHERE name = 'contact_from';
+ALTER TABLE files RENAME COLUMN said_digest TO drift_digest;
+"""
+
+
+@migrations()
+def m020_renamed(db: sqlite_utils.Database) -> None:
+    """Give tables and columns the names that the program uses."""
+    for statement in statements(_RENAMED):
         db.execute(statement)
 
 

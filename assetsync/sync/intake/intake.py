@@ -178,11 +178,11 @@ class Intake:
                         sidecar_diff.flush(dry_run=dry_run)
                     continue
                 result.scanned += 1
-                row = scan_diff.row(seen[0])
-                if row is not None and row[1:5] == seen[1:5] and row[5] == self._folders[seen[5]]:
+                row = scan_diff.row(seen.path)
+                if row is not None and row.stat == seen.stat and row.destfolderid == self._folders[seen.mapping]:
                     result.unchanged += 1
                     continue
-                scan_diff.invalidate(seen[0])
+                scan_diff.invalidate(seen.path)
                 self._differs(seen, row, result)
                 if max(len(self._batch), len(self._remapped)) >= _BATCH:
                     self._flush()
@@ -282,9 +282,9 @@ class Intake:
         return f"4 {self._plan.mark} {self._tree.follow_symlinks}"
 
     def _differs(self, seen: Seen, row: Known | None, result: ScanResult) -> None:
-        stat = FileStat(*seen[1:5])
+        stat = FileStat(*seen.stat)
         folder = self._folders[seen.mapping]
-        change = compare(stat, folder, FileStat(*row[1:5]) if row else None, row.destfolderid if row else None)
+        change = compare(stat, folder, FileStat(*row.stat) if row else None, row.destfolderid if row else None)
         if change is Change.UNCHANGED or (change is Change.REMAPPED and self._stays(seen, row, folder, result)):
             self.settling.forget(seen.path)
             return
@@ -309,8 +309,8 @@ class Intake:
         result.bytes_to_send += stat.size
         result.new_versions += change in (Change.NEW, Change.CHANGED)
         name = sent_name(seen.path.rpartition(b"/")[2]).casefold()
-        hold = None if stat.size else EMPTY
-        self._batch.append(NewVersion(seen.path, stat, folder, name, row.id if row else None, hold))
+        block = None if stat.size else EMPTY
+        self._batch.append(NewVersion(seen.path, stat, folder, name, row.id if row else None, block))
 
     def _is_taken_over(self, seen: Seen, stat: FileStat, folder: str, result: ScanResult) -> bool:
         """Return whether a file that is mapped again, and was sent to another folder, must wait for a person."""
@@ -372,6 +372,6 @@ class Intake:
         for version in (version for version in batch if version not in left_out):
             # After the commit: a reader must always find the file in `settling` or in the ledger.
             self.settling.queued(version.path, version.stat)
-            if version.hold is not None:
-                reason, detail = version.hold
+            if version.block is not None:
+                reason, detail = version.block
                 log.warning("blocked", path=printable(version.path), reason=reason, detail=detail)

@@ -58,7 +58,7 @@ class ScanDiff:
             self._next = next(self._rows, None)
         self._pass(path)
         row = self._next
-        if row is None or row[0] != path:
+        if row is None or row.path != path:
             return None
         self._next = next(self._rows, None)
         return row
@@ -122,7 +122,7 @@ class ScanDiff:
     def _pass(self, until: bytes | None) -> None:
         assert self._rows is not None
         row = self._next
-        while row is not None and (until is None or row[0] < until):
+        while row is not None and (until is None or row.path < until):
             self._miss(row)
             row = next(self._rows, None)
         self._next = row

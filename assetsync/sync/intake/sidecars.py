@@ -216,23 +216,23 @@ class SidecarDiff:
 
     def see(self, seen: Seen) -> None:
         """Compare one sidecar with its row in the ledger."""
-        while self._next is not None and self._next[0] < seen.path:
-            self._missing(self._next[0])
+        while self._next is not None and self._next.path < seen.path:
+            self._missing(self._next.path)
         known = self._next
-        if known is not None and known[0] == seen.path:
+        if known is not None and known.path == seen.path:
             self._next = next(self._known, None)
-            if known[1] == seen[1:5]:
+            if known.stat == seen.stat:
                 return
         self.invalidate(seen.path)
-        self._changes.append(SidecarChange(seen.path, FileStat(*seen[1:5]), described_by(seen.path)))
+        self._changes.append(SidecarChange(seen.path, FileStat(*seen.stat), described_by(seen.path)))
 
     def reached(self, until: bytes | None, folder: bytes, *, is_unchanged: bool) -> None:
         """Note that the scan has passed everything before `until`.
 
         If `is_unchanged`, the sidecars directly in `folder` were not yielded and are unchanged.
         """
-        while self._next is not None and (until is None or self._next[0] < until):
-            path = self._next[0]
+        while self._next is not None and (until is None or self._next.path < until):
+            path = self._next.path
             if is_unchanged and path.startswith(folder) and b"/" not in path[len(folder) :]:
                 self._next = next(self._known, None)
             else:
@@ -246,7 +246,7 @@ class SidecarDiff:
     def finish(self) -> None:
         """Take the remaining sidecars as vanished, at the end of the scan; only paths that its report covers count."""
         while self._next is not None:
-            self._missing(self._next[0])
+            self._missing(self._next.path)
         covered = filter(self._report.covers, self._gone)
         self._changes += [SidecarChange(path, None, described_by(path)) for path in covered]
 

@@ -227,7 +227,7 @@ def _begin(ledger: Ledger, hand: ByHand, row: FileRow, now: float) -> Begun:
         ledger.queue.begin(replace(hand.intent, file_id=row.id), now)
     except (NameBusy, Outdated) as error:
         if row.state is State.BLOCKED and row.wanted is Wanted.OUTSIDE:
-            ledger.queue.hold(row.id, row.reason or "", row.detail or "", now)
+            ledger.queue.block(row.id, row.reason or "", row.detail or "", now)
         if isinstance(error, Outdated):
             return Begun(MAY_BE_THERE, f"{printable(row.path)} is being sent by another process, or has changed")
         name = printable(hand.intent.sent_name.encode())

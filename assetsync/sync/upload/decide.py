@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from assetsync.core.backoff import LONGEST, WELL_WITHIN
-from assetsync.core.doubt import UNPROCESSED_PATIENCE
+from assetsync.core.doubt import MOST_NAMED, UNPROCESSED_PATIENCE
 from assetsync.core.names import printable
 from assetsync.core.settled import EMPTY, KEEPS_CHANGING, MOST_CUTS, rest_after, rested
 from assetsync.ledger.rows import FileRow
@@ -35,9 +35,6 @@ _LATER = 60.0
 
 _SOON = 5.0
 """Seconds, at least, until the next try for a file that waits for another upload to be decided."""
-
-_MOST_NAMED = 3
-"""Maximum number of assets that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The file is blocked for a reason word and sentence; with `due_at` it is tried again then (see `Queue.hold`)."""
+    """The file is blocked for a reason word and sentence; with `due_at` it is tried again then (see `Queue.block`)."""
 
     reason: str
     detail: str
@@ -259,10 +256,10 @@ def _resembling(found: Resembles, now: float) -> Decision:
         return Wait(now + _SOON, f"{first.assetid} may be what is uploaded as {path}: waits until that is decided")
     what = "of the same name and size" if first.is_exact else "of the same size, whose name may be the file's"
     ids = [one.assetid for one in (first, *others)]
-    more = f" and {len(ids) - _MOST_NAMED:,} more" * (len(ids) > _MOST_NAMED)
+    more = f" and {len(ids) - MOST_NAMED:,} more" * (len(ids) > MOST_NAMED)
     named = "" if first.is_exact else f" ({printable(first.name)})"
     detail = (
-        f"the folder holds {', '.join(ids[:_MOST_NAMED])}{more}{named} {what}, and the service gives no MD5 to tell"
+        f"the folder holds {', '.join(ids[:MOST_NAMED])}{more}{named} {what}, and the service gives no MD5 to tell"
         " whether it is this file: `assetsync reconcile --adopt` takes such assets over,"
     )
     if not first.is_exact:

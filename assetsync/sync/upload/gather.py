@@ -66,15 +66,15 @@ def facts_of(row: FileRow, mappings: Mappings, rules: Rules, now: float) -> Fact
     return Facts(row, rules, now, mappings.all[position], rules.settles[position])
 
 
-def holds_anything(tree: Tree, folder: bytes) -> bool:
-    """Return whether a folder of the tree can be read and is not empty."""
+def absent_at(tree: Tree, folder: bytes) -> Absent:
+    """Return what a missing file of a mapped folder means: FOLDER if the folder is empty or unreadable, else FILE."""
     try:
         fd = tree.open_folder(folder)
     except (OSError, RootMissing):
-        return False
+        return Absent.FOLDER
     try:
         with os.scandir(fd) as entries:
-            return next(entries, None) is not None
+            return Absent.FOLDER if next(entries, None) is None else Absent.FILE
     except OSError as error:
         expect_resources(error)
         raise
@@ -221,7 +221,7 @@ class Gathering:
         except FileUnreadable as error:
             if not error.vanished:
                 return Unreadable(str(error))
-            return Absent.FILE if holds_anything(self._tree, mapping.path) else Absent.FOLDER
+            return absent_at(self._tree, mapping.path)
         return self._file.stat
 
     def _read(self) -> Content | Changed | MayBeUploadOf | Unreadable:

@@ -22,7 +22,7 @@ _BURST_SECONDS = 1.0
 _SLICE_SECONDS = 1.0
 _PIECE_SECONDS = 0.25
 _LEAST_PIECE = 1024
-_COUNT_EVERY = 32
+_FILES_A_COUNT = 32
 _COUNT_AGAIN = 0.25
 _SLOT = 30.0
 _FAILED_BY_CHANCE = 3
@@ -180,7 +180,7 @@ class DoubtLimit:
             counts = {folder: each.doubts for folder, each in found.items()}
             failing = {folder for folder, each in found.items() if each.newest_at > began}
             self._limits = DoubtLimits.of(counts, accepted, self._folders, failing=failing, workers=self._workers)
-            self._uncounted = _COUNT_EVERY
+            self._uncounted = _FILES_A_COUNT
             self._count_at = self._clock.steady() + _COUNT_AGAIN if self._limits.held_for_waiting else float("inf")
             return self._limits
 

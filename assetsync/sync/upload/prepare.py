@@ -88,7 +88,7 @@ class Preparer:
                 queue.postpone(row.id, until, why)
                 bound.debug("waits", why=why)
             case Block(reason, detail, due_at):
-                queue.hold(row.id, reason, detail, now, due_at=due_at)
+                queue.block(row.id, reason, detail, now, due_at=due_at)
                 bound.warning("blocked", reason=reason, detail=detail)
             case TakeOver(old, md5):
                 state = queue.take_over(row, old, md5, now)

@@ -13,7 +13,7 @@ from assetsync.model import Clock, FileStat, Mapping
 from assetsync.sync.intake.sidecars import Sidecars
 from assetsync.sync.upload.decide import Decision, Gather, decide
 from assetsync.sync.upload.facts import Absent, Content, Fact, Facts, Listing, NothingEqual, Rules, Unreadable
-from assetsync.sync.upload.gather import SidecarStates, facts_of, holds_anything
+from assetsync.sync.upload.gather import SidecarStates, absent_at, facts_of
 from assetsync.tree.safe_open import Tree
 
 
@@ -77,4 +77,4 @@ class Preview:
             return Unreadable(str(error))
         if found is not None:
             return found
-        return Absent.FILE if holds_anything(self._tree, mapping.path) else Absent.FOLDER
+        return absent_at(self._tree, mapping.path)

@@ -25,7 +25,7 @@ LONG = 64 * 1024 * 1024
 _BATCH = 64
 _SPARING = 20
 _COUNTED = 4096
-_COUNT_EVERY = 30.0
+_COUNT_SECONDS = 30.0
 _COUNT_SOON = 10.0
 _FOLDED_NAME = attrgetter("folded_name")
 
@@ -168,7 +168,7 @@ class UploadQueue:
             pause = _SPARING * (ended - began)
             was_added = self._count_at < float("inf")
             self._count_added_at, self._count_empty_at = ended + min(pause / 2, _COUNT_SOON), ended + pause
-            self._count_at = self._count_added_at if was_added else ended + max(pause, _COUNT_EVERY)
+            self._count_at = self._count_added_at if was_added else ended + max(pause, _COUNT_SECONDS)
 
     def _due(
         self,

@@ -1,6 +1,9 @@
 """Older files become newer ones and keep their rows; what is asked all the time is answered from an index."""
 
+import signal
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -16,6 +19,13 @@ from assetsync.model import State
 from tests.ledger.conftest import NOW, traced
 
 OLD = Path(__file__).parent / "data" / "m001.sql"
+KILLED = """
+import pathlib, sys
+from assetsync.ledger.ledger import open_ledger
+from tests.faults.killed import Killer, in_the_migration
+in_the_migration(Killer(int(sys.argv[2])))
+open_ledger(pathlib.Path(sys.argv[1]))
+"""
 
 
 @pytest.fixture
@@ -27,14 +37,14 @@ def old(tmp_path: Path) -> Path:
 
 
 def rows_of(path: Path) -> dict[str, list[tuple[object, ...]]]:
-    """Every row of every table but the facts, as the columns that m001 gave it."""
+    """Every row of every table but the facts, as far as the columns that m001 gave it."""
     with closing(sqlite3.connect(":memory:")) as empty:
         empty.executescript(OLD.read_text("utf-8"))
         tables = [row[0] for row in empty.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        columns = {t: [row[1] for row in empty.execute(f"PRAGMA table_info({t})")] for t in tables}
+        columns = {t: len(empty.execute(f"PRAGMA table_info({t})").fetchall()) for t in tables}
     with closing(sqlite3.connect(path)) as conn:
         return {
-            table: sorted(conn.execute(f"SELECT {', '.join(columns[table])} FROM {table}").fetchall(), key=repr)
+            table: sorted((row[: columns[table]] for row in conn.execute(f"SELECT * FROM {table}")), key=repr)
             for table in tables
             if table not in ("facts", "_sqlite_migrations", "sqlite_sequence")
         }
@@ -71,8 +81,7 @@ def test_first_release_ledger_gets_new_shape(old: Path, tmp_path: Path):
 
 @pytest.mark.parametrize("last", range(1, len(integrity.MIGRATIONS)))
 def test_every_release_is_migrated(old: Path, tmp_path: Path, last: int):
-    with closing(sqlite3.connect(old)) as conn:
-        schema.migrations.apply(sqlite_utils.Database(conn), stop_before=sorted(integrity.MIGRATIONS)[last])
+    stop_before(old, sorted(integrity.MIGRATIONS)[last])
     before = rows_of(old)
     open_ledger(old).close()
     open_ledger(tmp_path / "new.db").close()
@@ -136,6 +145,36 @@ def test_failed_migration_changes_nothing(old: Path, monkeypatch):
     assert (rows_of(old), shape_of(old)) == (before, shape)
     monkeypatch.undo()
     open_database(old, create=False).close()
+
+
+def stop_before(path: Path, migration: str) -> None:
+    with closing(sqlite3.connect(path)) as conn:
+        schema.migrations.apply(sqlite_utils.Database(conn), stop_before=migration)
+
+
+@pytest.mark.parametrize("statement", [2, 5, 9])
+def test_killed_renaming_is_undone_and_repeated(old: Path, tmp_path: Path, statement: int):
+    stop_before(old, "m020_renamed")
+    before, shape = rows_of(old), shape_of(old)
+    command = [sys.executable, "-c", KILLED, str(old), str(statement)]
+    died = subprocess.run(command, cwd=Path(__file__).parents[3], check=False, timeout=60)
+    assert died.returncode == -signal.SIGKILL
+    assert (rows_of(old), shape_of(old)) == (before, shape)
+    open_ledger(old).close()
+    open_ledger(tmp_path / "new.db").close()
+    assert (rows_of(old), shape_of(old)) == (before, shape_of(tmp_path / "new.db"))
+
+
+def test_renamed_facts_keep_their_values(old: Path):
+    stop_before(old, "m020_renamed")
+    names = {"quiet_plan": "folder_cache_plan", "quiet_since": "folder_cache_since", "contact_from": "listed_from"}
+    with closing(sqlite3.connect(old)) as conn, conn:
+        conn.executemany("INSERT INTO facts VALUES (?, ?)", [(name, f"of {name}") for name in names])
+    with closing(sqlite3.connect(old)) as conn:
+        schema.migrations.apply(sqlite_utils.Database(conn))
+        facts = dict(conn.execute("SELECT name, value FROM facts"))
+    assert {name: facts.get(new) for name, new in names.items()} == {name: f"of {name}" for name in names}
+    assert names.keys() & facts.keys() == set()
 
 
 @pytest.mark.parametrize("opened", [open_ledger, read_ledger])

@@ -102,7 +102,7 @@ def test_question_waits_until_rivals_are_manual(make_world):
     for path in ("x/b.jpg", "y/b.jpg"):
         world.site.circuit_breaker.health_check_answered()
         lose(world, "lost_before", path=path, content=b"other")
-        world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET parked = 1 WHERE id = 2"))
+        world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET name_released = 1 WHERE id = 2"))
         world.ledger.store.write(
             lambda conn: conn.execute("UPDATE files SET state = 'blocked' WHERE path = ?", (b"x/b.jpg",))
         )

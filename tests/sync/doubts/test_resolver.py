@@ -347,7 +347,7 @@ def test_name_lookup_does_not_delay_a_listing(world, clock, seconds):
         lose(world, "lost_before", path=name, content=content)
         world.site.circuit_breaker.health_check_answered()
         if name == "x.jpg":
-            world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET parked = 1"))
+            world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET name_released = 1"))
             world.ledger.store.write(lambda conn: conn.execute("UPDATE files SET state = 'blocked'"))
     world.service.put(b"some content", "x.jpg")
     world.service.during_search = lambda request: clock.advance(seconds if request.searchfor == "%" else 0.05)
@@ -719,7 +719,7 @@ def test_crash_while_sending_makes_no_copy(world):
 def test_crash_amid_large_file_rehashes_it(world):
     content = chunked(9 * 2**20)
     lose(world, "lost_before", content=content, path="big")
-    world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET md5 = NULL, handed_md5 = NULL"))
+    world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET md5 = NULL, bytes_sent_md5 = NULL"))
     world.ledger.store.write(lambda conn: conn.execute("UPDATE files SET md5 = NULL"))
     world.service.put(content, "something else entirely")
     world.live(60)

@@ -229,7 +229,7 @@ def test_scan_sees_all_earlier_changes(world):
     writing = threading.Thread(target=ledger.store.write, args=(work,))
     writing.start()
     changed.wait()
-    plan = ledger.reports.fact("quiet_plan")
+    plan = ledger.reports.fact("folder_cache_plan")
     assert ledger.folder_cache.begin(plan, world.clock.now())
     sizes = {row.path: row.size for row in ledger.versions.current(b"a/")}
     begun.set()
@@ -245,7 +245,8 @@ def test_change_in_caching_commit_counts(world):
     assert cache.begin(world.site.intake._mark(), world.clock.now())
 
     def both(conn) -> None:
-        conn.execute("INSERT OR REPLACE INTO quiet VALUES (?, ?, ?, ?, ?)", CachedFolder(b"a/", b"digest", 1, 0, 0))
+        cached = CachedFolder(b"a/", b"digest", 1, 0, 0)
+        conn.execute("INSERT OR REPLACE INTO folder_cache VALUES (?, ?, ?, ?, ?)", cached)
         conn.execute("UPDATE files SET size = 8 WHERE path = x'612F78'")
 
     world.ledger.store.write(both)

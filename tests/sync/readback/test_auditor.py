@@ -391,7 +391,7 @@ def test_unequal_asset_makes_no_look_due(after_outage, gives_md5):
 def test_doubt_left_to_person_stays_so(after_outage):
     world = after_outage
     world.ledger.store.write(lambda conn: conn.execute("UPDATE files SET state = 'blocked', reason = 'undecidable'"))
-    world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET parked = 1"))
+    world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET name_released = 1"))
     world.service.put(b"some content", "a.jpg")
     audit(world)
     assert world.site.resolver.step() == 0

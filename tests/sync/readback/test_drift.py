@@ -119,9 +119,9 @@ def test_hint_and_scan_agree_on_sidecars(make_world, ignore):
         world.hint(name)
     world.send()
     assert not [name for name in world.posted() if name.endswith(".yaml")]
-    known = {path for path, _stat in world.ledger.versions.sidecars()}
+    known = {sidecar.path for sidecar in world.ledger.versions.sidecars()}
     assert world.scan().missing_count == 0
-    assert {path for path, _stat in world.ledger.versions.sidecars()} == known
+    assert {sidecar.path for sidecar in world.ledger.versions.sidecars()} == known
 
 
 def test_ignored_path_has_no_sidecar(make_world):

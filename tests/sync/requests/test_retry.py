@@ -16,7 +16,7 @@ def blocked(world):
     world.write("d/fine")
     world.scan()
     for path in ("d/e/1", "d/2", "d-e", "d0"):
-        world.ledger.queue.hold(world.row(path).id, "different", "it is so", world.clock.now())
+        world.ledger.queue.block(world.row(path).id, "different", "it is so", world.clock.now())
     world.live(5)
     return world
 

@@ -836,7 +836,7 @@ def test_unreadable_file_is_retried_in_window(make_world):
         raise AssertionError
 
     until(12)
-    world.ledger.queue.hold(world.row("a.jpg").id, "unreadable", "was not readable", world.clock.now())
+    world.ledger.queue.block(world.row("a.jpg").id, "unreadable", "was not readable", world.clock.now())
     world.clock.advance(3600)
     # As the daemon scans.
     world.site.try_again(only_due=True)

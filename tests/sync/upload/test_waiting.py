@@ -105,7 +105,7 @@ def test_large_file_waits_for_possible_twins(world):
     world.write("b.jpg", LARGE)
     world.service.script.append(("cut", 0))
     world.scan_and_send()
-    world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET md5 = NULL, handed_md5 = NULL"))
+    world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET md5 = NULL, bytes_sent_md5 = NULL"))
     world.ledger.store.write(lambda conn: conn.execute("UPDATE files SET md5 = NULL"))
     world.service.put(LARGE, "b.jpg")
     world.write("kept.jpg", LARGE)
