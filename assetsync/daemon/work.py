@@ -44,7 +44,7 @@ class Work:
         """Set while there may be sent files that changed since, or whose sidecars changed."""
         self.read_back = ReadBack(site, idle=self._idle, found=self._unread.set)
         self._watch_queue = WatchQueue()
-        self._looker = Looker(site.context, site.plan, site.single_looks, self._watch_queue, site.sidecars)
+        self._looker = Looker(site.context, site.plan, site.single_looks, self._watch_queue, site.sidecars.cache)
         patience = min(_CANARY_PATIENCE, 2 * self._idle)
         self.watching = Watching(site, self._watch_queue, want_scan=self.want_scan, patience=patience)
         self._next_scan = self._clock.steady()
@@ -60,7 +60,7 @@ class Work:
         self._site.begin()
         with contextlib.suppress(RootElsewhere):
             self._site.root_identity.check()
-            self._site.rescan.check_mappings()
+            self._site.brakes.check_mappings()
         self.watching.start()
         self._scan_wanted.set()
 

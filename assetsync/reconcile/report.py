@@ -129,10 +129,8 @@ def dry_run(site: Site, planned: Callable[[Planned], None] | None = None) -> Rep
             is_there = found.action != "vanished"
             planned(_foreseen(found, preview.of_new(found.path, found.destfolderid)) if is_there else found)
 
-    if planned is not None:
-        site.intake.planned = from_scan
     try:
-        result = site.rescan.run(dry_run=True)
+        result = site.rescan.dry_run() if planned is None else site.rescan.dry_run(from_scan)
     except (RootElsewhere, RootMissing) as error:
         if isinstance(error, RootMissing) and context.ledger.versions.size() == 0:
             raise

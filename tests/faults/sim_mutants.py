@@ -198,7 +198,7 @@ def no_take_over(patch: Patch) -> None:
 
 def a_sidecar_is_only_read(patch: Patch) -> None:
     """Let the ledger know only those sidecars that a scan or a hint has met."""
-    patch.setattr(app, "note_sidecar", lambda _context, _plan, _said, _path: None)
+    patch.setattr(app, "note_sidecar", lambda _context, _plan, _cache, _path: None)
 
 
 def a_change_after_the_look_is_not_told(patch: Patch) -> None:

@@ -227,6 +227,8 @@ class Selection:
         circuit_breaker: CircuitBreaker,
         doubt_limit: DoubtLimit,
         being_listed: Callable[[], Collection[str]],
+        *,
+        may_send: Callable[[], bool],
     ) -> None:
         """Start with the oldest file; `being_listed` returns the folders that receive no files now."""
         self._queue = upload_queue
@@ -237,7 +239,7 @@ class Selection:
         self._newest_is_next = False
         # The folders whose uploads got no valid answer since one was accepted: others go first.
         self._lost_in: frozenset[str] = frozenset()
-        self.may_send: Callable[[], bool] = lambda: True
+        self.may_send = may_send
         """Return whether the upload window is open."""
 
     def is_open(self, destfolderid: str) -> bool:
