@@ -8,10 +8,10 @@ of the loops are in `work` and `readback`.
 import os
 import random
 import signal
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from enum import StrEnum
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import structlog
 from pydantic import SecretStr
@@ -25,7 +25,7 @@ from assetsync.daemon.loops import HeartbeatService, Loop, Pulse
 from assetsync.daemon.schedule import Schedule
 from assetsync.daemon.systemd import RELOAD, STOP, Notifier, Signals
 from assetsync.daemon.work import Work
-from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerUnwritable, OutOfResources
+from assetsync.errors import ConfigError, LedgerBusy, LedgerDamaged, LedgerError, LedgerUnwritable, OutOfResources
 from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.ledger.runs import Refusal
 from assetsync.log import log_uncaught, redact
@@ -55,36 +55,36 @@ _LEDGER_PAUSE = 2.0
 _STATUS_PATIENCE = 0.5
 
 
+class Configured(NamedTuple):
+    """A configuration, and the key that it names."""
+
+    config: SiteConfig
+    key: SecretStr
+
+
 class Ended(StrEnum):
-    """Why a daemon ended."""
+    """Why a daemon ended without a successor."""
 
     STOPPED = "stopped"
     INTERRUPTED = "interrupted"
-    RELOADED = "reloaded"
 
 
 class Daemon:
     """The running site of one configuration; a new configuration needs a new daemon.
 
-    `reread` is called on SIGHUP and returns the mistakes of a rejected configuration. Without mistakes the daemon ends
-    with `Ended.RELOADED`, so that the caller starts the next daemon.
+    `reread` is called on SIGHUP. It returns the configuration of the next daemon, or raises ConfigError: then this one
+    stays active.
     """
 
     def __init__(
-        self,
-        config: SiteConfig,
-        key: SecretStr,
-        notifier: Notifier,
-        signals: Signals,
-        reread: Callable[[], Sequence[str]],
+        self, configured: Configured, notifier: Notifier, signals: Signals, reread: Callable[[], Configured]
     ) -> None:
-        self._config = config
-        self._key = key
+        self._config, self._key = configured
         self._notifier = notifier
         self._signals = signals
         self._reread = reread
         self.clock = SystemClock()
-        self._end = Ended.STOPPED
+        self._end: Ended | Configured = Ended.STOPPED
         self._refused: tuple[float, str] | None = None
         self._failure: BaseException | None = None
         limit = min(_LIMIT, notifier.watchdog / 4) if notifier.watchdog else _LIMIT
@@ -92,15 +92,18 @@ class Daemon:
         self._limit = limit
         log_uncaught()
 
-    def run(self) -> Ended:
-        """Run until a signal stops the daemon. Raises the error that ended a loop, and the errors of `open_ledger`."""
+    def run(self) -> Ended | Configured:
+        """Run until a signal; return the configuration of the next daemon, or why there is none.
+
+        Raise the error that ended a loop, and the errors of `open_ledger`.
+        """
         notifications = Notifications(self._config, os.environ, self.clock, self._failed)
         try:
             return self._open(notifications)
         finally:
             notifications.close(_NOTIFY_PATIENCE)
 
-    def _open(self, notifications: Notifications) -> Ended:
+    def _open(self, notifications: Notifications) -> Ended | Configured:
         ledger = self._once_usable(lambda: open_ledger(self._config.ledger, site=self._config.site), notifications)
         if ledger is None:
             return self._end
@@ -203,7 +206,7 @@ class Daemon:
             self._failure = self._failure or error
             raise
         finally:
-            if self._end is Ended.RELOADED:
+            if isinstance(self._end, Configured):
                 self._notifier.reloading(self.clock.steady())
             else:
                 # Not in a reload: after STOPPING=1 systemd kills the process at the end of TimeoutStopSec.
@@ -263,11 +266,11 @@ class Daemon:
             self._end = Ended.INTERRUPTED if signal.SIGINT in signals else Ended.STOPPED
             self.clock.stop.set()
         elif signals & RELOAD:
-            mistakes = self._reread()
-            if mistakes:
-                self._refused = self.clock.now(), redact("; ".join(mistakes))
+            try:
+                self._end = self._reread()
+            except ConfigError as error:
+                self._refused = self.clock.now(), redact("; ".join(error.mistakes))
             else:
-                self._end = Ended.RELOADED
                 self.clock.stop.set()
 
     def _note_refusal(self, ledger: Ledger) -> None:
