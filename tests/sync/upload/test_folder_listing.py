@@ -9,6 +9,7 @@ from assetsync.ledger.folders import Hold
 from assetsync.model import State
 from assetsync.reconcile import Reconciler
 from assetsync.sync.upload.folder_listing import Unlisted
+from tests.world import PROBE
 
 DAY = 24 * 3600.0
 
@@ -432,3 +433,20 @@ def test_slow_listing_of_the_past_holds_no_listed_folder(held):
     held.send()
     assert held.ledger.reports.holds(held.clock.now()) == {}
     assert being_listed == [["F1"], []]
+
+
+def test_search_behind_a_held_listing_is_impatient(make_world):
+    world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in ("F1", "F2")])
+    world.write("F1/a", b"a")
+    world.scan_and_send()
+    world.live(60)
+    for asset in world.service.assets.values():
+        asset.folder = "elsewhere"
+    world.write("F1/b", b"b")
+    world.scan()
+    world.ledger.queue.hold_folder("F1", Hold("unlisted", "why", world.clock.now(), world.clock.now() + 60))
+    before = len(world.service.searches)
+    world.site.folder_listing.try_held()
+    asked = [search for search in world.service.searches[before:] if search.searchfor != PROBE]
+    assert [search.searchfor for search in asked] == ["%", "a", "%"]
+    assert {search.patience for search in asked} == {15}
