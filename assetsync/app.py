@@ -244,7 +244,7 @@ def build(
     drift = Drift(context, plan, sidecars, resend_moved=resend_moved)
 
     root_identity = RootIdentity(context, plan, DuplicateSites(ledger, clock, config.ledger, claim_of(config)))
-    runtime_state = RuntimeState(context, circuit_breaker, doubt_limit, settling)
+    runtime_state = RuntimeState(context, circuit_breaker, doubt_limit, settling, folder_listing)
     return Site(
         config=config,
         context=context,
