@@ -66,7 +66,7 @@ class UploadQueue:
         """
         with self._one_asks:
             for choice in choices:
-                row = self._choose(choice)
+                row = self._newest_of_fewest(choice) if choice.newest else self._oldest_of_all(choice)
                 if row is not None:
                     return row
             return None
@@ -107,9 +107,6 @@ class UploadQueue:
         # Not under the lock, for which the event loop would wait. A row that is taken meanwhile is due or is leased.
         is_due = any(self._due(1, choice, None, ()) for choice in choices)
         return not is_due and not self._leased
-
-    def _choose(self, choice: Choice) -> FileRow | None:
-        return self._newest_of_fewest(choice) if choice.newest else self._oldest_of_all(choice)
 
     def _oldest_of_all(self, choice: Choice) -> FileRow | None:
         while True:
