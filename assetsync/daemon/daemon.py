@@ -8,7 +8,7 @@ of the loops are in `work` and `readback`.
 import os
 import random
 import signal
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -160,18 +160,9 @@ class Daemon:
     def _run(
         self, site: Site, notifications: Notifications, metrics: Metrics, end_searches: Callable[[], None]
     ) -> None:
-        ledger = site.context.ledger
+        ledger, lack = site.context.ledger, site.uploads.results.out_of_resources
         work = Work(site, idle=self._limit / 3)
-        steps = {
-            "upload": work.send,
-            "look": work.look,
-            "scan": work.scan,
-            "tend": work.tend,
-            "recover": work.recover,
-            "read-back": work.read_back.step,
-        }
-        lack = site.uploads.results.out_of_resources
-        loops = [self._loop(name, step, lack) for name, step in steps.items()]
+        loops = [self._loop(name, step, lack) for name, step in work.steps().items()]
 
         def look(reported: Collection[str]) -> list[Problem]:
             waiting = next((loop.ledger_trouble for loop in loops if loop.ledger_trouble is not None), None)
@@ -191,6 +182,7 @@ class Daemon:
         board = Board(self._config, ledger, self.clock, metrics, live)
         listen = self._config.status.listen
         server = None if listen is None else Server(listen, board.answers())
+        stops = [schedule.stop] if server is None else [server.stop, schedule.stop]
         loops += [self._loop("notify", notifications.step, lack)] if notifications else []
         try:
             for loop in loops:
@@ -206,19 +198,7 @@ class Daemon:
             self._failure = self._failure or error
             raise
         finally:
-            if isinstance(self._end, Configured):
-                self._notifier.reloading(self.clock.steady())
-            else:
-                # Not in a reload: after STOPPING=1 systemd kills the process at the end of TimeoutStopSec.
-                self._notifier.stopping()
-            self.clock.stop.set()
-            if server is not None:
-                server.stop()
-            schedule.stop()
-            work.wake()
-            self._join(loops, site, end_searches)
-            work.end()
-            self._note_end(site.runtime_state)
+            self._shut_down(site, work, loops, stops, end_searches)
             if self._failure is not None:
                 notifications.ended(self._failure)
 
@@ -233,13 +213,6 @@ class Daemon:
             settling=len(site.settling),
             adopted=site.context.progress.read().adopted,
         )
-
-    def _note_end(self, runtime_state: RuntimeState) -> None:
-        try:
-            runtime_state.end()
-        except LedgerError as error:
-            # Harmless: the next start finds out again.
-            log.warning("its end cannot be recorded", detail=str(error))
 
     def _watch_over(self, board: Board, ledger: Ledger, runtime_state: RuntimeState, schedule: Schedule) -> None:
         """Feed the watchdog while no loop is late; handle signals and clock jumps; update the status line."""
@@ -289,6 +262,32 @@ class Daemon:
             raise
         except LedgerError as error:
             self._notifier.status(f"waiting for the ledger: {error}")
+
+    def _shut_down(
+        self,
+        site: Site,
+        work: Work,
+        loops: list[Loop],
+        stops: Sequence[Callable[[], None]],
+        end_searches: Callable[[], None],
+    ) -> None:
+        """Stop all parts, wait for the loops, and record the end; `stops` stop what runs beside the loops."""
+        if isinstance(self._end, Configured):
+            self._notifier.reloading(self.clock.steady())
+        else:
+            # Not in a reload: after STOPPING=1 systemd kills the process at the end of TimeoutStopSec.
+            self._notifier.stopping()
+        self.clock.stop.set()
+        for stop in stops:
+            stop()
+        work.wake()
+        self._join(loops, site, end_searches)
+        work.end()
+        try:
+            site.runtime_state.end()
+        except LedgerError as error:
+            # Harmless: the next start finds out again.
+            log.warning("its end cannot be recorded", detail=str(error))
 
     def _join(self, loops: list[Loop], site: Site, end_searches: Callable[[], None]) -> None:
         """Wait for all loops, within the unit's TimeoutStopSec; only uploads in flight have the time to end."""

@@ -6,6 +6,7 @@ the service to `readback`.
 
 import contextlib
 import threading
+from collections.abc import Callable
 
 import structlog
 
@@ -49,6 +50,17 @@ class Work:
         self.watching = Watching(site, self._watch_queue, want_scan=self.want_scan, patience=patience)
         self._next_scan = self._clock.steady()
         self._root_missing = False
+
+    def steps(self) -> dict[str, Callable[[], float]]:
+        """Return the steps by the name of the loop that repeats each; a step returns the seconds to pause."""
+        return {
+            "upload": self.send,
+            "look": self.look,
+            "scan": self.scan,
+            "tend": self.tend,
+            "recover": self.recover,
+            "read-back": self.read_back.step,
+        }
 
     def begin(self) -> None:
         """Clean up after the last process, start the watcher and request the first scan.
