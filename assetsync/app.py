@@ -6,6 +6,7 @@ Driving them, in which order and for how long, is left to `reconcile`, the daemo
 import random
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 
@@ -25,7 +26,7 @@ from assetsync.sync.duplicate_sites import DuplicateSites
 from assetsync.sync.folder_backoff import HealthCheck, code_and_wait
 from assetsync.sync.intake.intake import Intake, IntakeRules
 from assetsync.sync.intake.settling import Settling
-from assetsync.sync.intake.sidecars import Sidecars, note_sidecar
+from assetsync.sync.intake.sidecars import SidecarCache, Sidecars, note_sidecar
 from assetsync.sync.readback.archive_members import Members
 from assetsync.sync.readback.auditor import Auditor, PendingAudits
 from assetsync.sync.readback.drift import Drift
@@ -197,8 +198,9 @@ def build(
     circuit_breaker = CircuitBreaker(clock.steady, chance.random)
     health_check = HealthCheck(service_identity, folders)
     folder_listing = FolderListing(context, health_check, service_identity.make_sure)
-    sidecars = Sidecars(context.tree, clock, config.service.metadata_fields.table())
-    sidecars.met = lambda path: note_sidecar(context, plan, sidecars, path)
+    sidecar_cache = SidecarCache(clock)
+    met = partial(note_sidecar, context, plan, sidecar_cache)
+    sidecars = Sidecars(context.tree, clock, config.service.metadata_fields.table(), cache=sidecar_cache, met=met)
 
     # What the tree says becomes rows.
     brake, resend_moved = config.brake, config.policy.on_move == "upload"
@@ -209,8 +211,9 @@ def build(
     # Missing files above the limit are kept too: they are recorded after `resume`.
     rules = IntakeRules(sending.settles, resend_moved, max(brake.max_vanished, _MISSING_KEPT))
     # Scans and looks at single paths use separate intakes: they run side by side and meet in the ledger.
-    intake, single_looks = (Intake(context, plan, settling, rules, sidecars.forget) for _ in range(2))
-    intake.allows_takeover = single_looks.allows_takeover = brakes.allows_takeover
+    intake, single_looks = (
+        Intake(context, plan, settling, rules, guard=brakes, sidecar_cache=sidecar_cache) for _ in range(2)
+    )
 
     # Queued files are sent.
     workers, window = config.upload.workers, config.upload.window
@@ -218,8 +221,13 @@ def build(
     most_long = workers - 1 if workers > 1 else None
     upload_queue = UploadQueue(ledger, clock, plan.mappings.all, most_long=most_long)
     doubt_limit = DoubtLimit.of(config, ledger.doubts, clock)
-    selection = Selection(upload_queue, circuit_breaker, doubt_limit, lambda: folder_listing.being_listed)
-    selection.may_send = lambda: window is None or window.opens(clock.now()) is None
+    selection = Selection(
+        upload_queue,
+        circuit_breaker,
+        doubt_limit,
+        lambda: folder_listing.being_listed,
+        may_send=lambda: window is None or window.opens(clock.now()) is None,
+    )
     uploads = UploadContext(
         context,
         preparer,
@@ -236,7 +244,7 @@ def build(
     drift = Drift(context, plan, sidecars, resend_moved=resend_moved)
 
     root_identity = RootIdentity(context, plan, DuplicateSites(ledger, clock, config.ledger, claim_of(config)))
-    runtime_state = RuntimeState(context, circuit_breaker, doubt_limit, settling)
+    runtime_state = RuntimeState(context, circuit_breaker, doubt_limit, settling, folder_listing)
     return Site(
         config=config,
         context=context,

@@ -62,6 +62,6 @@ def test_only_answered_probe_ends_a_pause(world, clock):
 
 def test_a_dry_run_of_a_site_changes_nothing(world):
     world.write("a")
-    assert world.site.rescan.run(dry_run=True).to_send == 1
+    assert world.site.rescan.dry_run().to_send == 1
     assert world.site.uploader.step() is Step.IDLE
     assert world.ledger.reports.fact("last_scan") is None

@@ -410,7 +410,7 @@ class World:
         hints = WatchQueue()
         hints.add(os.fsencode(path))
         site = self.site
-        return Looker(site.context, site.plan, site.single_looks, hints, site.sidecars).step(0)
+        return Looker(site.context, site.plan, site.single_looks, hints, site.sidecars.cache).step(0)
 
     def send(self) -> int:
         """Send until nothing is due; gives how many files were handled."""

@@ -16,7 +16,7 @@ import signal
 from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import structlog
 from pydantic import SecretStr
@@ -30,7 +30,7 @@ from assetsync.daemon.loops import HeartbeatService, Loop, Pulse
 from assetsync.daemon.schedule import Schedule
 from assetsync.daemon.systemd import RELOAD, STOP, Notifier, Signals
 from assetsync.daemon.work import Work
-from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerUnwritable, OutOfResources
+from assetsync.errors import ConfigError, LedgerBusy, LedgerDamaged, LedgerError, LedgerUnwritable, OutOfResources
 from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.ledger.runs import Refusal
 from assetsync.log import log_uncaught, redact
@@ -60,36 +60,36 @@ _LEDGER_PAUSE = 2.0
 _STATUS_PATIENCE = 0.5
 
 
+class Configured(NamedTuple):
+    """A configuration, and the key that it names."""
+
+    config: SiteConfig
+    key: SecretStr
+
+
 class Ended(StrEnum):
-    """Why a daemon ended."""
+    """Why a daemon ended without a successor."""
 
     STOPPED = "stopped"
     INTERRUPTED = "interrupted"
-    RELOADED = "reloaded"
 
 
 class Daemon:
     """The running site of one configuration; a new configuration needs a new daemon.
 
-    `reread` is called on SIGHUP and returns the mistakes of a rejected configuration. Without mistakes the daemon ends
-    with `Ended.RELOADED`, so that the caller starts the next daemon.
+    `reread` is called on SIGHUP. It returns the configuration of the next daemon, or raises ConfigError: then this one
+    stays active.
     """
 
     def __init__(
-        self,
-        config: SiteConfig,
-        key: SecretStr,
-        notifier: Notifier,
-        signals: Signals,
-        reread: Callable[[], Sequence[str]],
+        self, configured: Configured, notifier: Notifier, signals: Signals, reread: Callable[[], Configured]
     ) -> None:
-        self._config = config
-        self._key = key
+        self._config, self._key = configured
         self._notifier = notifier
         self._signals = signals
         self._reread = reread
         self.clock = SystemClock()
-        self._end = Ended.STOPPED
+        self._end: Ended | Configured = Ended.STOPPED
         self._refused: tuple[float, str] | None = None
         self._failure: BaseException | None = None
         limit = min(_LIMIT, notifier.watchdog / 4) if notifier.watchdog else _LIMIT
@@ -97,15 +97,18 @@ class Daemon:
         self._limit = limit
         log_uncaught()
 
-    def run(self) -> Ended:
-        """Run until a signal stops the daemon. Raises the error that ended a loop, and the errors of `open_ledger`."""
+    def run(self) -> Ended | Configured:
+        """Run until a signal; return the configuration of the next daemon, or why there is none.
+
+        Raise the error that ended a loop, and the errors of `open_ledger`.
+        """
         notifications = Notifications(self._config, os.environ, self.clock, self._failed)
         try:
             return self._open(notifications)
         finally:
             notifications.close(_NOTIFY_PATIENCE)
 
-    def _open(self, notifications: Notifications) -> Ended:
+    def _open(self, notifications: Notifications) -> Ended | Configured:
         ledger = self._once_usable(lambda: open_ledger(self._config.ledger, site=self._config.site), notifications)
         if ledger is None:
             return self._end
@@ -162,18 +165,9 @@ class Daemon:
     def _run(
         self, site: Site, notifications: Notifications, metrics: Metrics, end_searches: Callable[[], None]
     ) -> None:
-        ledger = site.context.ledger
+        ledger, lack = site.context.ledger, site.uploads.results.out_of_resources
         work = Work(site, idle=self._limit / 3)
-        steps = {
-            "upload": work.send,
-            "look": work.look,
-            "scan": work.scan,
-            "tend": work.tend,
-            "recover": work.recover,
-            "read-back": work.read_back.step,
-        }
-        lack = site.uploads.results.out_of_resources
-        loops = [self._loop(name, step, lack) for name, step in steps.items()]
+        loops = [self._loop(name, step, lack) for name, step in work.steps().items()]
 
         def look(reported: Collection[str]) -> list[Problem]:
             waiting = next((loop.ledger_trouble for loop in loops if loop.ledger_trouble is not None), None)
@@ -193,6 +187,7 @@ class Daemon:
         board = Board(self._config, ledger, self.clock, metrics, live)
         listen = self._config.status.listen
         server = None if listen is None else Server(listen, board.answers())
+        stops = [schedule.stop] if server is None else [server.stop, schedule.stop]
         loops += [self._loop("notify", notifications.step, lack)] if notifications else []
         try:
             for loop in loops:
@@ -208,19 +203,7 @@ class Daemon:
             self._failure = self._failure or error
             raise
         finally:
-            if self._end is Ended.RELOADED:
-                self._notifier.reloading(self.clock.steady())
-            else:
-                # Not in a reload: after STOPPING=1 systemd kills the process at the end of TimeoutStopSec.
-                self._notifier.stopping()
-            self.clock.stop.set()
-            if server is not None:
-                server.stop()
-            schedule.stop()
-            work.wake()
-            self._join(loops, site, end_searches)
-            work.end()
-            self._note_end(site.runtime_state)
+            self._shut_down(site, work, loops, stops, end_searches)
             if self._failure is not None:
                 notifications.ended(self._failure)
 
@@ -235,13 +218,6 @@ class Daemon:
             settling=len(site.settling),
             adopted=site.context.progress.read().adopted,
         )
-
-    def _note_end(self, runtime_state: RuntimeState) -> None:
-        try:
-            runtime_state.end()
-        except LedgerError as error:
-            # Harmless: the next start finds out again.
-            log.warning("its end cannot be recorded", detail=str(error))
 
     def _watch_over(self, board: Board, ledger: Ledger, runtime_state: RuntimeState, schedule: Schedule) -> None:
         """Feed the watchdog while no loop is late; handle signals and clock jumps; update the status line."""
@@ -268,11 +244,11 @@ class Daemon:
             self._end = Ended.INTERRUPTED if signal.SIGINT in signals else Ended.STOPPED
             self.clock.stop.set()
         elif signals & RELOAD:
-            mistakes = self._reread()
-            if mistakes:
-                self._refused = self.clock.now(), redact("; ".join(mistakes))
+            try:
+                self._end = self._reread()
+            except ConfigError as error:
+                self._refused = self.clock.now(), redact("; ".join(error.mistakes))
             else:
-                self._end = Ended.RELOADED
                 self.clock.stop.set()
 
     def _note_refusal(self, ledger: Ledger) -> None:
@@ -291,6 +267,32 @@ class Daemon:
             raise
         except LedgerError as error:
             self._notifier.status(f"waiting for the ledger: {error}")
+
+    def _shut_down(
+        self,
+        site: Site,
+        work: Work,
+        loops: list[Loop],
+        stops: Sequence[Callable[[], None]],
+        end_searches: Callable[[], None],
+    ) -> None:
+        """Stop all parts, wait for the loops, and record the end; `stops` stop what runs beside the loops."""
+        if isinstance(self._end, Configured):
+            self._notifier.reloading(self.clock.steady())
+        else:
+            # Not in a reload: after STOPPING=1 systemd kills the process at the end of TimeoutStopSec.
+            self._notifier.stopping()
+        self.clock.stop.set()
+        for stop in stops:
+            stop()
+        work.wake()
+        self._join(loops, site, end_searches)
+        work.end()
+        try:
+            site.runtime_state.end()
+        except LedgerError as error:
+            # Harmless: the next start finds out again.
+            log.warning("its end cannot be recorded", detail=str(error))
 
     def _join(self, loops: list[Loop], site: Site, end_searches: Callable[[], None]) -> None:
         """Wait for all loops, within the unit's TimeoutStopSec; only uploads in flight have the time to end."""

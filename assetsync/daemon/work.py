@@ -6,6 +6,7 @@ the service to `readback`.
 
 import contextlib
 import threading
+from collections.abc import Callable
 
 import structlog
 
@@ -44,11 +45,22 @@ class Work:
         """Set while there may be sent files that changed since, or whose sidecars changed."""
         self.read_back = ReadBack(site, idle=self._idle, found=self._unread.set)
         self._watch_queue = WatchQueue()
-        self._looker = Looker(site.context, site.plan, site.single_looks, self._watch_queue, site.sidecars)
+        self._looker = Looker(site.context, site.plan, site.single_looks, self._watch_queue, site.sidecars.cache)
         patience = min(_CANARY_PATIENCE, 2 * self._idle)
         self.watching = Watching(site, self._watch_queue, want_scan=self.want_scan, patience=patience)
         self._next_scan = self._clock.steady()
         self._root_missing = False
+
+    def steps(self) -> dict[str, Callable[[], float]]:
+        """Return the steps by the name of the loop that repeats each; a step returns the seconds to pause."""
+        return {
+            "upload": self.send,
+            "look": self.look,
+            "scan": self.scan,
+            "tend": self.tend,
+            "recover": self.recover,
+            "read-back": self.read_back.step,
+        }
 
     def begin(self) -> None:
         """Clean up after the last process, start the watcher and request the first scan.
@@ -60,7 +72,7 @@ class Work:
         self._site.begin()
         with contextlib.suppress(RootElsewhere):
             self._site.root_identity.check()
-            self._site.rescan.check_mappings()
+            self._site.brakes.check_mappings()
         self.watching.start()
         self._scan_wanted.set()
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from assetsync.app import Site
 from assetsync.errors import RootElsewhere, RootMissing
-from assetsync.ledger.reports import Counts, Reports
+from assetsync.ledger.reports import Counts
 from assetsync.ledger.runs import Unsettled
 from assetsync.model import State
 from assetsync.parts import make_preview
@@ -17,7 +17,6 @@ from assetsync.status.site_status import undecided_folders, what_is_out_of_sync
 from assetsync.sync.context import Counted
 from assetsync.sync.intake.intake import Planned, ScanResult
 from assetsync.sync.upload.decide import Block, Decision, Gather, Wait
-from assetsync.sync.upload.preview import Preview
 from assetsync.text import printable
 from assetsync.tree.scan_report import ScanReport
 
@@ -118,33 +117,17 @@ def dry_run(site: Site, planned: Callable[[Planned], None] | None = None) -> Rep
     context = site.context
     started = context.clock.steady()
     elsewhere = None
-    listed: set[bytes] = set()
-    preview = make_preview(site.config, context.ledger, context.clock)
-
-    def from_scan(found: Planned) -> None:
-        # New files are not kept: the ledger holds none of them, and a first import has millions.
-        if found.reason != "new":
-            listed.add(found.path)
-        if planned is not None:
-            is_there = found.action != "vanished"
-            planned(_foreseen(found, preview.of_new(found.path, found.destfolderid)) if is_there else found)
-
-    if planned is not None:
-        site.intake.planned = from_scan
+    plan = None if planned is None else _Plan(site, planned)
     try:
-        result = site.rescan.run(dry_run=True)
+        result = site.rescan.dry_run() if plan is None else site.rescan.dry_run(plan.add_scanned)
     except (RootElsewhere, RootMissing) as error:
         if isinstance(error, RootMissing) and context.ledger.versions.size() == 0:
             raise
         # A run could not scan this tree and would send nothing.
         result, elsewhere = ScanResult(ScanReport()), str(error)
-    if planned is not None and result.vanished:
-        folders = [mapping.destfolderid for mapping in site.rescan.plan.mappings.all]
-        for missing in result.not_renamed():
-            folder = "" if missing.mapping is None else folders[missing.mapping]
-            from_scan(Planned("vanished", missing.path, folder, None, "vanished", "its asset stays in the service"))
-    if planned is not None:
-        _plan_known(context.ledger.reports, planned, listed, preview)
+    if plan is not None:
+        plan.add_vanished(result)
+        plan.add_known()
     counts = context.ledger.reports.counts(context.clock.now())
     would = result.to_send + result.unsettled + counts.of(State.QUEUED)
     report = report_of(
@@ -160,6 +143,41 @@ def dry_run(site: Site, planned: Callable[[Planned], None] | None = None) -> Rep
     return replace(report, would_brake=would_brake, in_sync=report.in_sync and not would_brake)
 
 
+class _Plan:
+    """The files that a run would send, block or no longer find; `planned` is called with each of them once."""
+
+    def __init__(self, site: Site, planned: Callable[[Planned], None]) -> None:
+        self._planned = planned
+        self._reports = site.context.ledger.reports
+        self._folders = [mapping.destfolderid for mapping in site.plan.mappings.all]
+        self._preview = make_preview(site.config, site.context.ledger, site.context.clock)
+        self._listed: set[bytes] = set()
+
+    def add_scanned(self, found: Planned) -> None:
+        """Add a file that the scan found new or changed."""
+        # New files are not kept: the ledger holds none of them, and a first import has millions.
+        if found.reason != "new":
+            self._listed.add(found.path)
+        self._planned(_foreseen(found, self._preview.of_new(found.path, found.destfolderid)))
+
+    def add_vanished(self, result: ScanResult) -> None:
+        """Add the files that the scan found gone."""
+        for missing in result.not_renamed() if result.vanished else ():
+            folder = "" if missing.mapping is None else self._folders[missing.mapping]
+            self._listed.add(missing.path)
+            self._planned(Planned("vanished", missing.path, folder, None, "vanished", "its asset stays in the service"))
+
+    def add_known(self) -> None:
+        """Add the files that the ledger holds as queued or blocked, unless they were added before."""
+        for state, action in ((State.QUEUED, "upload"), (State.BLOCKED, "blocked")):
+            for row in self._reports.files(state):
+                if row.path in self._listed:
+                    continue
+                detail = printable(row.detail or row.reason or "waits to be sent")
+                found = Planned(action, row.path, row.destfolderid, row.size, row.reason or str(state), detail)
+                self._planned(_foreseen(found, self._preview.of(row)) if state is State.QUEUED else found)
+
+
 def _foreseen(found: Planned, decision: Decision | Gather) -> Planned:
     """Return the plan for a file that a run would send, if the run would decide otherwise when its turn comes."""
     match decision:
@@ -171,14 +189,3 @@ def _foreseen(found: Planned, decision: Decision | Gather) -> Planned:
             return found._replace(action="hash", detail=f"{found.detail}; sent if the service has no equal content")
         case _:
             return found
-
-
-def _plan_known(reports: Reports, planned: Callable[[Planned], None], listed: set[bytes], preview: Preview) -> None:
-    """Report the files that the ledger holds as queued or blocked, except those that the scan has `listed`."""
-    for state, action in ((State.QUEUED, "upload"), (State.BLOCKED, "blocked")):
-        for row in reports.files(state):
-            if row.path in listed:
-                continue
-            detail = printable(row.detail or row.reason or "waits to be sent")
-            found = Planned(action, row.path, row.destfolderid, row.size, row.reason or str(state), detail)
-            planned(_foreseen(found, preview.of(row)) if state is State.QUEUED else found)

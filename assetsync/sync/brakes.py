@@ -145,6 +145,8 @@ class Brakes:
         self._limits = limits
         # The mappings that take over files, by the last check.
         self._taking: set[int] = set()
+        self.frozen: frozenset[int] = frozenset()
+        """The positions of the mappings whose files stay as they are, by the last `check_mappings`."""
         self._had_been_empty = False
         # Samples of the last hour, a minute apart: (steady seconds, number of new versions until then).
         self._counted: deque[tuple[float, int]] = deque()
@@ -154,11 +156,11 @@ class Brakes:
         """Return whether a brake waits for a person."""
         return bool(self._ledger.reports.brakes())
 
-    def check_mappings(self) -> frozenset[int]:
+    def check_mappings(self) -> None:
         """Pull a brake for each mapping with assets that points to another folder than before; called before a scan.
 
-        A mapping that takes over files sent to another folder pulls a brake, too. Return the positions of all these
-        mappings: their files stay as they are until a person has looked.
+        A mapping that takes over files sent to another folder pulls a brake, too. The files of all these mappings stay
+        as they are (`frozen`) until a person has looked.
         """
         self._note_mapping_changes()
         frozen, subjects = set(), set()
@@ -175,7 +177,7 @@ class Brakes:
         for kind in ("destfolderid", "takeover"):
             # Revoke releases for other destinations: if a mapping points there again, a person must agree again.
             self._brake_control.withdraw_others(kind, self._subjects)
-        return frozenset(frozen | self._check_takeover(frozen))
+        self.frozen = frozenset(frozen | self._check_takeover(frozen))
 
     def _repointed(self, position: int) -> _Reason | None:
         """Return a reason if a mapping with assets points to another folder than before and nobody has agreed."""

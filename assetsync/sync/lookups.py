@@ -81,12 +81,15 @@ _SAMPLES = 3
 _LOOKED_AT = 20
 
 
-def expect_shown(service: Service, known: Sequence[KnownAsset], where: str, *, hint: str) -> None:
+def expect_shown(
+    service: Service, known: Sequence[KnownAsset], where: str, *, hint: str, patience: float | None = None
+) -> None:
     """Raise BadAnswer if the service, which shows none of our assets in `where`, shows none of `known` in any folder.
 
-    If no asset is `known`, nothing is expected. Raise ServiceError if the service does not answer.
+    If no asset is `known`, nothing is expected. Raise ServiceError if the service does not answer each search within
+    `patience` seconds (by default, within the client's time-out).
     """
-    if known and not is_shown(service, known):
+    if known and not is_shown(service, known, patience):
         raise BadAnswer(
             f"the service shows nothing of ours in {where}, nor anywhere the asset {known[0].assetid} that it showed"
             " before: nothing is concluded from that",
@@ -94,8 +97,11 @@ def expect_shown(service: Service, known: Sequence[KnownAsset], where: str, *, h
         )
 
 
-def is_shown(service: Service, known: Sequence[KnownAsset]) -> bool:
-    """Return whether the service shows one of these in any folder; search by name. Raise ServiceError."""
+def is_shown(service: Service, known: Sequence[KnownAsset], patience: float | None = None) -> bool:
+    """Return whether the service shows one of these in any folder; search by name. Raise ServiceError.
+
+    Each search is given up after `patience` seconds (by default, after the client's time-out).
+    """
     wanted: dict[str, set[str]] = {}
     for path, name, assetid in known:
         # The asset has the name that was sent, even if the file was renamed since.
@@ -103,7 +109,7 @@ def is_shown(service: Service, known: Sequence[KnownAsset]) -> bool:
         wanted.setdefault(pattern, set()).add(assetid)
     # Fewest wildcards first: little of a name that is not ASCII is certain, and the rest matches many other assets.
     for pattern in sorted(wanted, key=lambda pattern: pattern.count("%")):
-        request = SearchRequest(searchfor=pattern, dbdirect=True)
+        request = SearchRequest(searchfor=pattern, dbdirect=True, patience=patience)
         if any(asset.id in wanted[pattern] for asset in every(service.search, request)):
             return True
     return False
@@ -161,4 +167,5 @@ class CheckedListing:
                 self._ledger.control_samples.read_back_last(destfolderid, _SAMPLES),
                 "the folder",
                 hint="may the key's user see the folder? If all of it was deleted in the service, `assetsync audit`",
+                patience=patience,
             )

@@ -17,7 +17,7 @@ from assetsync.ledger.runs import LastScan
 from assetsync.model import Seen
 from assetsync.sync.brakes import Brakes
 from assetsync.sync.context import Context
-from assetsync.sync.intake.intake import Intake, ScanResult
+from assetsync.sync.intake.intake import Intake, Planned, ScanResult
 from assetsync.sync.readback.drift import Drift
 from assetsync.sync.root_identity import RootIdentity
 from assetsync.sync.runtime_state import RuntimeState
@@ -51,25 +51,31 @@ class Rescan:
     drift: Drift
     spill_folder: Path
 
-    def run(self, *, dry_run: bool = False, seen: Callable[[int], None] = lambda _files: None) -> ScanResult:
+    def dry_run(self, planned: Callable[[Planned], None] = lambda _planned: None) -> ScanResult:
+        """Scan the whole tree once and record nothing. Raise RootMissing and RootElsewhere.
+
+        `planned` is called with each file that a run would queue.
+        """
+        self.root_identity.expect()
+        report = ScanReport()
+        result = self.intake.scan(self._look(report), report, planned)
+        self._match_renames(result)
+        result.vanished = len(result.not_renamed()) if report.finished else 0
+        return result
+
+    def run(self, seen: Callable[[int], None] = lambda _files: None) -> ScanResult:
         """Scan the whole tree once and record the result; a brake may leave missing files undecided.
 
         `seen` is called, folder by folder, with the number of files so far. Raise RootMissing, and RootElsewhere after
-        pulling a brake for it; with `dry_run` no brake is pulled.
+        pulling a brake for it.
         """
         report, clock = ScanReport(), self.context.clock
-        if dry_run:
-            self.root_identity.expect()
-            result = self.intake.scan(self._look(report, seen), report, dry_run=True)
-            self._match_renames(result)
-            result.vanished = len(result.not_renamed()) if report.finished else 0
-            return result
         try:
             self.root_identity.check()
         except (RootElsewhere, OutOfResources):
             self.context.ledger.runs.not_scanned()
             raise
-        self.check_mappings()
+        self.brakes.check_mappings()
         renames = self.single_looks.renames
         renames.scan_begins()
         began = clock.steady()
@@ -112,15 +118,13 @@ class Rescan:
             tell = log.warning if vanished.is_large else log.info
             tell("files vanished", count=len(gone), known=known, folders=vanished.folders, first=vanished.names[0])
 
-    def check_mappings(self) -> None:
-        """Keep files as they are if their mapping now points to another folder, until a person has looked."""
-        self.intake.frozen = self.single_looks.frozen = self.brakes.check_mappings()
-
     def missing_folders(self, report: ScanReport) -> tuple[str, ...]:
         """Return the mapped folders that a scan did not find."""
         return tuple(printable(self.plan.mappings.all[position].path) for position in report.missing_mappings)
 
-    def _look(self, report: ScanReport, seen: Callable[[int], None]) -> Callable[[KnownFolders | None], Iterator[Seen]]:
+    def _look(
+        self, report: ScanReport, seen: Callable[[int], None] = lambda _files: None
+    ) -> Callable[[KnownFolders | None], Iterator[Seen]]:
         spill_folder = str(self.spill_folder) if self.spill_folder.is_dir() else None
 
         def stop() -> bool:

@@ -1,4 +1,4 @@
-"""Record the state of a running process for readers of its ledger: pauses, doubts that stop sending, unsettled files.
+"""Record the state of a running process for readers of its ledger: what stops or delays sending, unsettled files.
 
 Commits are kept few: while files are settling, their number is written every few seconds, and its start and end at the
 next `note`. Uploads in doubt that stop sending are logged when that begins and when it has ended. What a reader makes
@@ -14,6 +14,7 @@ from assetsync.log import redact
 from assetsync.sync.context import Context
 from assetsync.sync.intake.settling import Settling
 from assetsync.sync.upload.circuit_breaker import CircuitBreaker
+from assetsync.sync.upload.folder_listing import FolderListing
 from assetsync.sync.upload.limits import DoubtLimit
 from assetsync.text import moment
 
@@ -30,7 +31,12 @@ class RuntimeState:
     """The runtime state of one site. One thread calls `note` and `end`; any thread calls the others."""
 
     def __init__(
-        self, context: Context, circuit_breaker: CircuitBreaker, doubt_limit: DoubtLimit, settling: Settling
+        self,
+        context: Context,
+        circuit_breaker: CircuitBreaker,
+        doubt_limit: DoubtLimit,
+        settling: Settling,
+        folder_listing: FolderListing,
     ) -> None:
         self._clock = context.clock
         self._ledger = context.ledger
@@ -39,6 +45,7 @@ class RuntimeState:
         self._circuit_breaker = circuit_breaker
         self._doubt_limit = doubt_limit
         self._settling = settling
+        self._folder_listing = folder_listing
         self._held_up: HeldUp | None = None
         # When it was looked for, and when it was last met (steady seconds).
         self._held_up_at = float("-inf")
@@ -74,6 +81,7 @@ class RuntimeState:
     def note(self) -> None:
         """Record what has changed. Raise LedgerError; the next call then tries again."""
         self._note_pause()
+        self._folder_listing.report_slow()
         self._note_held_up()
         self._note_unsettled(at_once=False)
 

@@ -20,7 +20,7 @@ def test_full_day_loses_and_repeats_nothing(make_world, request, hours):
     try:
         for minute in range(hours * 60):
             site = world.site
-            looker = Looker(site.context, site.plan, site.single_looks, hints, site.sidecars)
+            looker = Looker(site.context, site.plan, site.single_looks, hints, site.sidecars.cache)
             hour = minute / 60
             world.service.down = 3 <= hour < 4
             if minute in (8 * 60, 10 * 60 + 10):

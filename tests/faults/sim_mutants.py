@@ -27,6 +27,7 @@ from assetsync.sync.readback import missing
 from assetsync.sync.upload import by_hand
 from assetsync.sync.upload import decide as decision
 from assetsync.sync.upload.dedupe import Dedupe
+from assetsync.sync.upload.facts import NothingEqual
 from assetsync.sync.upload.prepare import Preparer
 from assetsync.sync.upload.queue import UploadQueue
 
@@ -198,7 +199,7 @@ def no_take_over(patch: Patch) -> None:
 
 def a_sidecar_is_only_read(patch: Patch) -> None:
     """Let the ledger know only those sidecars that a scan or a hint has met."""
-    patch.setattr(app, "note_sidecar", lambda _context, _plan, _said, _path: None)
+    patch.setattr(app, "note_sidecar", lambda _context, _plan, _cache, _path: None)
 
 
 def a_change_after_the_look_is_not_told(patch: Patch) -> None:
@@ -368,7 +369,7 @@ def a_running_command_is_taken_for_ended(patch: Patch) -> None:
 
 def equal_content_is_sent_by_hand(patch: Patch) -> None:
     """Send by hand what the folder holds, or may hold, as another version or asset."""
-    patch.setattr(by_hand, "_equal", lambda _ledger, _hand, _row, _now: None)
+    patch.setattr(by_hand, "_equal", lambda _ledger, _hand, _row: NothingEqual())
 
 
 OF_BY_HAND: tuple[Callable[[Patch], None], ...] = (a_running_command_is_taken_for_ended, equal_content_is_sent_by_hand)

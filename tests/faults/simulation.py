@@ -185,7 +185,7 @@ class Simulation:
 
         site.preparer.prepare = prepare_and_stand  # type: ignore[method-assign]
         self.watch_queue = WatchQueue()
-        self.looker = Looker(site.context, site.plan, site.single_looks, self.watch_queue, site.sidecars)
+        self.looker = Looker(site.context, site.plan, site.single_looks, self.watch_queue, site.sidecars.cache)
         self.site = site
         site.begin()
         return site

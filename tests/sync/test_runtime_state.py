@@ -53,7 +53,7 @@ def test_that_none_is_left_is_noted_at_once(settling):
 
 def test_dry_run_records_no_settling_files(settling):
     settling.write("a")
-    settling.site.rescan.run(dry_run=True)
+    settling.site.rescan.dry_run()
     assert noted(settling) == Unsettled()
     settling.scan()
     assert noted(settling) == Unsettled(1)

@@ -7,11 +7,11 @@ import ctypes
 import os
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import click
 import structlog
-from pydantic import SecretStr
 
 from assetsync import INTERRUPTED
 from assetsync.cli.entry import OK
@@ -20,7 +20,7 @@ from assetsync.cli.options import with_config_path
 from assetsync.cli.output import warn
 from assetsync.clock import ZONE_FIX, zone_warning
 from assetsync.config import SiteConfig, key_file, key_file_warning, load_config
-from assetsync.daemon.daemon import Daemon, Ended
+from assetsync.daemon.daemon import Configured, Daemon, Ended
 from assetsync.daemon.systemd import Notifier, Signals
 from assetsync.errors import ConfigError
 from assetsync.ledger.file.ledger_files import exists
@@ -55,7 +55,8 @@ def command(path: Path) -> int:
     # First: the configuration is read after each signal that arrives from now on, or again.
     signals.take()
     _limit_heaps()
-    config, key = _read(path)
+    configured = _read(path)
+    config = configured.config
     _log_as(config)
     if (unknown := zone_warning(os.environ)) is not None:
         log.warning(unknown, fix=ZONE_FIX)
@@ -65,15 +66,13 @@ def command(path: Path) -> int:
     # Once, not at each reload: a reload comes after READY and is shorter than the watchdog's time-out, because the
     # ledger was in use until then.
     notifier.beginning()
-    following = [(config, key)]
     while True:
-        config, key = following[-1]
-        daemon = Daemon(config, key, notifier, signals, lambda: _read_again(path, following))
-        ended = daemon.run()
-        if ended is not Ended.RELOADED:
+        ended = Daemon(configured, notifier, signals, partial(_read_again, path, configured.config)).run()
+        if isinstance(ended, Ended):
             log.info("stopped")
             return INTERRUPTED if ended is Ended.INTERRUPTED else OK
-        _log_as(following[-1][0])
+        configured = ended
+        _log_as(configured.config)
         log.info("configuration reloaded")
 
 
@@ -87,29 +86,30 @@ def _limit_heaps() -> None:
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
 
-def _read_again(path: Path, following: list[tuple[SiteConfig, SecretStr]]) -> tuple[str, ...]:
-    config = following[-1][0]
+def _read_again(path: Path, before: SiteConfig) -> Configured:
+    """Return the configuration that follows `before`; log mistakes and raise ConfigError if it has any."""
     try:
-        read = _read(path)
-        # Check what the configuration names, too: the new daemon would find a mistake only after the old one has ended.
-        make_service(*read).close()
-        receivers(read[0], os.environ)
+        return _following(path, before)
     except ConfigError as error:
-        mistakes = error.mistakes
-    else:
-        mistakes = tuple(
-            _FIXED.format(name) for name in ("site", "ledger") if getattr(config, name) != getattr(read[0], name)
-        )
-        if not mistakes:
-            following[:] = [read]
-    for mistake in mistakes:
-        log.warning("configuration rejected; the old one stays active", mistake=mistake)
-    return mistakes
+        for mistake in error.mistakes:
+            log.warning("configuration rejected; the old one stays active", mistake=mistake)
+        raise
 
 
-def _read(path: Path) -> tuple[SiteConfig, SecretStr]:
+def _following(path: Path, before: SiteConfig) -> Configured:
+    read = _read(path)
+    # Check what the configuration names, too: the new daemon would find a mistake only after the old one has ended.
+    make_service(*read).close()
+    receivers(read.config, os.environ)
+    fixed = [name for name in ("site", "ledger") if getattr(before, name) != getattr(read.config, name)]
+    if fixed:
+        raise ConfigError([_FIXED.format(name) for name in fixed])
+    return read
+
+
+def _read(path: Path) -> Configured:
     config = load_config(path, os.environ)
-    return config, read_key(config)
+    return Configured(config, read_key(config))
 
 
 def _log_as(config: SiteConfig) -> None:

@@ -8,7 +8,8 @@ what a look means, and `sync.brakes` whether too much has vanished.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, Protocol
 
 import structlog
 
@@ -21,9 +22,9 @@ from assetsync.ledger.versions import Known, NewVersion
 from assetsync.model import FileStat, Seen, State
 from assetsync.sync.context import Context
 from assetsync.sync.intake.renames import Looks, Matched, Missing, Renames, has_room
-from assetsync.sync.intake.scan_diff import ScanDiff
+from assetsync.sync.intake.scan_diff import ChangedFolders, ScanDiff
 from assetsync.sync.intake.settling import Settling
-from assetsync.sync.intake.sidecars import SidecarDiff
+from assetsync.sync.intake.sidecars import SidecarCache, SidecarDiff
 from assetsync.tree.folder_digest import KnownFolders
 from assetsync.tree.scan_report import ScanReport
 
@@ -114,11 +115,22 @@ class IntakeRules:
     most_missing: int
 
 
+class MappingGuard(Protocol):
+    """Which mappings may send files whose assets are in another folder of the service.
+
+    `frozen` holds the positions of mappings whose files stay as they are until an operator decides.
+    """
+
+    frozen: frozenset[int]
+
+    def allows_takeover(self, position: int, count: int) -> bool:
+        """Return whether a mapping may send this many files whose assets are in another folder of the service."""
+
+
 class Intake:
     """Records looks at the tree in the ledger; used by one thread at a time.
 
-    `new_versions` counts the new and changed files that single looks found. `forget` is called before changed sidecars
-    are recorded.
+    `new_versions` counts the new and changed files that single looks found.
     """
 
     def __init__(
@@ -127,7 +139,9 @@ class Intake:
         plan: Plan,
         settling: Settling,
         rules: IntakeRules,
-        forget: Callable[[], None],
+        *,
+        guard: MappingGuard,
+        sidecar_cache: SidecarCache,
     ) -> None:
         self._context = context
         self._ledger = context.ledger
@@ -136,39 +150,41 @@ class Intake:
         self._plan = plan
         self.settling = settling
         self._rules = rules
-        self._forget = forget
+        self._guard = guard
+        self._sidecar_cache = sidecar_cache
         self._has_asides = False
         self._is_looking = False
-        self.allows_takeover: Callable[[int, int], bool] = lambda _position, _count: True
-        """Return whether a mapping may send this many files whose assets are in another folder of the service."""
         # The report of the last scan. A later look that fails makes it incomplete.
         self._report = ScanReport()
         self._folders = [mapping.destfolderid for mapping in plan.mappings.all]
         self._batch: list[NewVersion] = []
         self._remapped: list[tuple[int, str]] = []
-        self._dry_run = False
-        self.frozen: frozenset[int] = frozenset()
+        # In a dry run: called with each file that a run would queue.
+        self._planned: Callable[[Planned], None] | None = None
         self.new_versions = 0
         self.renames = Renames(context.ledger.versions)
-        self.planned: Callable[[Planned], None] = lambda _planned: None
-        """Called in a dry run with each file that a run would queue."""
 
     def scan(
-        self, look: Callable[[KnownFolders | None], Iterable[Seen]], report: ScanReport, *, dry_run: bool = False
+        self,
+        look: Callable[[KnownFolders | None], Iterable[Seen]],
+        report: ScanReport,
+        planned: Callable[[Planned], None] | None = None,
     ) -> ScanResult:
-        """Merge one scan into the ledger; with `dry_run` only count. Missing files are collected, not decided.
+        """Merge one scan into the ledger. Missing files are collected, not decided.
 
-        `look` starts the scan. Its argument is the folder cache: files in unchanged folders are not yielded.
+        `look` starts the scan. Its argument is the folder cache: files in unchanged folders are not yielded. With
+        `planned` the scan is a dry run, which writes nothing and calls it with each file that a run would queue.
         """
         result = ScanResult(report)
-        self._dry_run = dry_run
+        self._planned = planned
+        dry_run = planned is not None
         self._has_asides = self._ledger.versions.has_asides()
         self._is_looking = False
         self._report = report
-        sidecar_diff = SidecarDiff(self._context, report, self._forget)
-        scan_diff = ScanDiff(self._context, sidecar_diff, self._mark(), dry_run=dry_run)
-        scan_diff.missing = lambda row: self._missing(row, result)
-        sidecar_diff.invalidate = scan_diff.invalidate
+        changed = ChangedFolders()
+        sidecar_diff = SidecarDiff(self._context, report, self._sidecar_cache, changed.note)
+        missing = partial(self._missing, result)
+        scan_diff = ScanDiff(self._context, sidecar_diff, changed, missing, self._mark(), dry_run=dry_run)
         try:
             for seen in look(scan_diff):
                 if seen.is_sidecar:
@@ -182,7 +198,7 @@ class Intake:
                 if row is not None and row.stat == seen.stat and row.destfolderid == self._folders[seen.mapping]:
                     result.unchanged += 1
                     continue
-                scan_diff.invalidate(seen.path)
+                changed.note(seen.path)
                 self._differs(seen, row, result)
                 if max(len(self._batch), len(self._remapped)) >= _BATCH:
                     self._flush()
@@ -236,7 +252,7 @@ class Intake:
 
     def look(self, *paths: bytes) -> int:
         """Look at paths that are not sidecars: watched paths and second looks. Return how many were queued."""
-        self._dry_run = False
+        self._planned = None
         self._has_asides = self._ledger.versions.has_asides()
         self._is_looking = True
         result = ScanResult(ScanReport())
@@ -293,17 +309,17 @@ class Intake:
         if row is None and self._has_asides and self._is_taken_over(seen, stat, folder, result):
             self.settling.forget(seen.path)
             return
-        if self._dry_run:
+        if self._planned is not None:
             action, reason, detail = _PLANS[change] if stat.size else ("blocked", *EMPTY)
             if change is Change.CHANGED and row is not None and row.size == stat.size:
                 action, reason, detail = _PLANS[Change.TOUCHED]
-            self.planned(Planned(action, seen.path, folder, stat.size, reason, detail))
+            self._planned(Planned(action, seen.path, folder, stat.size, reason, detail))
         settle = self._rules.settles[seen.mapping]
         if not is_settled(stat, self._clock.now(), settle) and not self.settling.see(
             seen.path, stat, self._clock.steady(), settle
         ):
             result.unsettled += 1
-            result.bytes_to_send += stat.size if self._dry_run else 0
+            result.bytes_to_send += stat.size if self._planned is not None else 0
             return
         result.to_send += stat.size > 0
         result.bytes_to_send += stat.size
@@ -318,15 +334,15 @@ class Intake:
             return False
         result.taken_over[seen.mapping] += 1
         # A single look does not know how many such files there are; the next scan counts them.
-        return self._is_looking or not self.allows_takeover(seen.mapping, result.taken_over[seen.mapping])
+        return self._is_looking or not self._guard.allows_takeover(seen.mapping, result.taken_over[seen.mapping])
 
     def _stays(self, seen: Seen, row: Known | None, folder: str, result: ScanResult) -> bool:
         """Return True if a file is not to be sent to the other folder that its mapping points to now."""
-        if seen.mapping in self.frozen:
+        if seen.mapping in self._guard.frozen:
             result.unchanged += 1
             return True
         if row is not None and row.state == State.QUEUED:
-            if not self._dry_run:
+            if self._planned is None:
                 self._ledger.versions.remap(row.id, folder)
             result.unchanged += 1
             return True
@@ -338,7 +354,7 @@ class Intake:
             return True
         return not self._rules.resend_moved
 
-    def _missing(self, row: Known, result: ScanResult) -> None:
+    def _missing(self, result: ScanResult, row: Known) -> None:
         mapping = self._plan.covers(row.path)
         if mapping is None:
             result.unmapped += 1
@@ -356,7 +372,7 @@ class Intake:
     def _flush(self) -> None:
         batch, self._batch = self._batch, []
         remapped, self._remapped = self._remapped, []
-        if self._dry_run:
+        if self._planned is not None:
             return
         self._ledger.metadata_drift.remapped(remapped)
         if not batch:

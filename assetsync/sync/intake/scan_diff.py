@@ -20,6 +20,27 @@ Range = tuple[bytes, bytes | None, bytes | None]
 """The first path, the path after the last (None: to the end), and the unchanged folder that they are in, if any."""
 
 
+class ChangedFolders:
+    """The folders in which a scan found something that differs from the ledger."""
+
+    def __init__(self) -> None:
+        self._folders: set[bytes] = set()
+
+    def __len__(self) -> int:
+        return len(self._folders)
+
+    def __contains__(self, folder: bytes) -> bool:
+        return folder in self._folders
+
+    def note(self, path: bytes) -> None:
+        """Note that the folder of the path differs from the ledger."""
+        self._folders.add(path[: path.rfind(b"/") + 1])
+
+    def keep_unended(self, at: bytes | None) -> None:
+        """Drop the folders that ended before the path `at`; None: all of them."""
+        self._folders = set() if at is None else {folder for folder in self._folders if at.startswith(folder)}
+
+
 class ScanDiff:
     """The comparison of one scan, and its folder cache (`tree.folder_digest.KnownFolders`).
 
@@ -27,11 +48,21 @@ class ScanDiff:
     other rules is not used.
     """
 
-    def __init__(self, context: Context, sidecar_diff: SidecarDiff, plan: str, *, dry_run: bool) -> None:
+    def __init__(
+        self,
+        context: Context,
+        sidecar_diff: SidecarDiff,
+        changed: ChangedFolders,
+        missing: Callable[[Known], None],
+        plan: str,
+        *,
+        dry_run: bool,
+    ) -> None:
         self._ledger = context.ledger
         self._sidecar_diff = sidecar_diff
+        self._changed = changed
+        self._missing = missing
         self._dry_run = dry_run
-        self.missing: Callable[[Known], None] = lambda _row: None
         # The scan has yielded everything before this path; None is after all paths.
         self._at: bytes | None = b""
         self._rows: Iterator[Known] | None = None
@@ -42,7 +73,6 @@ class ScanDiff:
         usable = self._ledger.folder_cache.begin(plan, context.clock.now())
         self._recorded = self._ledger.folder_cache.recorded() if usable else iter(())
         self._known = next(self._recorded, None)
-        self._changed: set[bytes] = set()
         self._found: list[CachedFolder] = []
         self._outdated: list[bytes] = []
         self.left_out = 0
@@ -62,10 +92,6 @@ class ScanDiff:
             return None
         self._next = next(self._rows, None)
         return row
-
-    def invalidate(self, path: bytes) -> None:
-        """Note that the folder of the path differs from the ledger."""
-        self._changed.add(path[: path.rfind(b"/") + 1])
 
     def recall(self, folder: bytes) -> CachedFolder | None:
         """Return the cached state of the folder, None if there is none or a row of the folder has changed since."""
@@ -128,8 +154,8 @@ class ScanDiff:
         self._next = row
 
     def _miss(self, row: Known) -> None:
-        self.invalidate(row.path)
-        self.missing(row)
+        self._changed.note(row.path)
+        self._missing(row)
 
     def _check_row_counts(self) -> None:
         """Check that the ledger has as many rows in the passed ranges as the unchanged folders have files."""
@@ -159,5 +185,4 @@ class ScanDiff:
         if not self._dry_run:
             self._ledger.folder_cache.record([each for each in found if each.folder not in self._changed], outdated)
         # Only the folders that contain the position of the scan have not ended.
-        at = self._at
-        self._changed = set() if at is None else {folder for folder in self._changed if at.startswith(folder)}
+        self._changed.keep_unended(self._at)

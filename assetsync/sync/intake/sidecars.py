@@ -62,20 +62,64 @@ class _Kept(NamedTuple):
     written: float
 
 
-class Sidecars:
-    """Reads and merges the metadata of files; shared by all workers."""
+class SidecarCache:
+    """The folder sidecars that were read within the last seconds; shared by all workers."""
 
-    def __init__(self, tree: Tree, clock: Clock, fields_table: AnyMapping[str, tuple[str, str]]) -> None:
-        self._tree = tree
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._fields_table = fields_table
         self._lock = threading.Lock()
         self._folders: OrderedDict[bytes, tuple[float, _Kept]] = OrderedDict()
         self._kept_bytes = 0
         self.changes = 0
         """Rises before each recorded change. Metadata that was read at another count may be out of date."""
-        self.met: Callable[[bytes], None] = lambda _path: None
-        """Called with the path of each sidecar that was read."""
+
+    def get(self, path: bytes) -> _Kept | None:
+        """Return a folder sidecar if it is cached, else None."""
+        with self._lock:
+            kept = self._folders.get(path)
+        return kept[1] if kept is not None and self._clock.steady() - kept[0] < _KEPT_SECONDS else None
+
+    def keep(self, path: bytes, kept: _Kept, *, since: float, changes: int) -> None:
+        """Cache a folder sidecar whose reading began at `since` (steady seconds), at this count of `changes`."""
+        with self._lock:
+            if self.changes != changes:
+                # The content may predate the change.
+                return
+            before = self._folders.pop(path, None)
+            self._folders[path] = (since, kept)
+            self._kept_bytes += kept.size - (0 if before is None else before[1].size)
+            while len(self._folders) > _KEPT_FOLDERS or self._kept_bytes > _MOST_READ:
+                self._kept_bytes -= self._folders.popitem(last=False)[1][1].size
+
+    def forget(self) -> None:
+        """Drop all folder sidecars, so that each is read again."""
+        with self._lock:
+            self.changes += 1
+            self._folders.clear()
+            self._kept_bytes = 0
+
+
+class Sidecars:
+    """Reads and merges the metadata of files; shared by all workers."""
+
+    def __init__(
+        self,
+        tree: Tree,
+        clock: Clock,
+        fields_table: AnyMapping[str, tuple[str, str]],
+        *,
+        cache: SidecarCache | None = None,
+        met: Callable[[bytes], None] = lambda _path: None,
+    ) -> None:
+        """Start with the `cache` that other parts share, or a new one.
+
+        `met` is called with the path of each sidecar that was read.
+        """
+        self._tree = tree
+        self._clock = clock
+        self._fields_table = fields_table
+        self.cache = cache or SidecarCache(clock)
+        self._met = met
         # The files of a folder mostly have the same metadata.
         self._cached = lru_cache(maxsize=_MOST_CACHED)(self._merged)
 
@@ -136,13 +180,6 @@ class Sidecars:
         digest = metadata.digest(fields, options, language)
         return FileMetadata(fields, language, options, digest, has_own, is_empty, folders_written)
 
-    def forget(self) -> None:
-        """Drop all cached folder sidecars, so that each is read again."""
-        with self._lock:
-            self.changes += 1
-            self._folders.clear()
-            self._kept_bytes = 0
-
     def read(self, path: bytes, mapping: Mapping) -> tuple[Metadata | None, int]:
         """Return the metadata of one sidecar, None without one, and its size in bytes. Raise SidecarError."""
         if self._tree.is_absent(path):
@@ -155,32 +192,20 @@ class Sidecars:
             raise SidecarError(printable(path), "it cannot be read", hint=error.hint or error.message) from error
         except NotRegular as error:
             raise SidecarError(printable(path), "it is not a regular file", hint="replace it by a file") from error
-        self.met(path)
+        self._met(path)
         level = metadata.parse_sidecar(data, printable(path))
         metadata.check_skip_event(level, mapping.upload, printable(path))
         return level, len(data)
 
     def _folder(self, path: bytes, mapping: Mapping) -> _Kept:
-        now = self._clock.steady()
-        with self._lock:
-            kept = self._folders.get(path)
-        if kept is not None and now - kept[0] < _KEPT_SECONDS:
-            return kept[1]
-        changes = self.changes
-        level, size = self.read(path, mapping)
-        # Read the time after the content, so that a write in between shows.
-        written = 0.0 if level is None else self._written(path)
-        kept_now = _Kept(level, size, written)
-        with self._lock:
-            if self.changes != changes:
-                # The content may predate the change. Return it to this caller, who asked before; do not cache it.
-                return kept_now
-            before = self._folders.pop(path, None)
-            self._folders[path] = (now, kept_now)
-            self._kept_bytes += size - (0 if before is None else before[1].size)
-            while len(self._folders) > _KEPT_FOLDERS or self._kept_bytes > _MOST_READ:
-                self._kept_bytes -= self._folders.popitem(last=False)[1][1].size
-        return kept_now
+        kept = self.cache.get(path)
+        if kept is None:
+            began, changes = self._clock.steady(), self.cache.changes
+            level, size = self.read(path, mapping)
+            # Read the time after the content, so that a write in between shows.
+            kept = _Kept(level, size, 0.0 if level is None else self._written(path))
+            self.cache.keep(path, kept, since=began, changes=changes)
+        return kept
 
     def _written(self, path: bytes) -> float:
         try:
@@ -199,11 +224,15 @@ _MOST_GONE = 10_000
 class SidecarDiff:
     """The comparison of one scan's sidecars with the ledger.
 
-    `see` takes them in the order of the scan. `forget` is called before changes are recorded.
+    `see` takes them in the order of the scan. `differs` is called with the path of each sidecar that differs from the
+    ledger or has vanished. The cache forgets them before changes are recorded.
     """
 
-    def __init__(self, context: Context, report: ScanReport, forget: Callable[[], None]) -> None:
-        self._forget = forget
+    def __init__(
+        self, context: Context, report: ScanReport, cache: SidecarCache, differs: Callable[[bytes], None]
+    ) -> None:
+        self._cache = cache
+        self._differs = differs
         self._ledger = context.ledger
         self._clock = context.clock
         self._report = report
@@ -211,8 +240,6 @@ class SidecarDiff:
         self._next = next(self._known, None)
         self._changes: list[SidecarChange] = []
         self._gone: list[bytes] = []
-        self.invalidate: Callable[[bytes], None] = lambda _path: None
-        """Called with the path of each sidecar that differs from the ledger or has vanished."""
 
     def see(self, seen: Seen) -> None:
         """Compare one sidecar with its row in the ledger."""
@@ -223,7 +250,7 @@ class SidecarDiff:
             self._next = next(self._known, None)
             if known.stat == seen.stat:
                 return
-        self.invalidate(seen.path)
+        self._differs(seen.path)
         self._changes.append(SidecarChange(seen.path, FileStat(*seen.stat), described_by(seen.path)))
 
     def reached(self, until: bytes | None, folder: bytes, *, is_unchanged: bool) -> None:
@@ -255,41 +282,41 @@ class SidecarDiff:
         changes, self._changes = self._changes, []
         if changes and not dry_run:
             # Uploads from here on must carry the metadata that is recorded as seen.
-            self._forget()
+            self._cache.forget()
             self._ledger.versions.sidecars_changed(changes, self._clock.now())
 
     def _missing(self, path: bytes) -> None:
         self._next = next(self._known, None)
-        self.invalidate(path)
+        self._differs(path)
         if len(self._gone) < _MOST_GONE:
             self._gone.append(path)
 
 
-def look_at_sidecar(context: Context, sidecars: Sidecars, path: bytes) -> int:
+def look_at_sidecar(context: Context, cache: SidecarCache, path: bytes) -> int:
     """Look at one sidecar that was reported or read; return how many files became due because of it."""
     try:
         stat = context.tree.lstat(path)
     except (FileUnreadable, RootMissing) as error:
         log.warning("cannot be looked at", path=printable(path), why=str(error))
         # What was read may be out of date: callers must read again.
-        sidecars.forget()
+        cache.forget()
         return 0
     now = context.clock.now()
     # Two changes within one tick of the clock that stamps files look alike, so a young sidecar counts as changed.
     # Without a regular file there may be a link, or may have been one, which blocks its file as well.
     if stat is not None and context.ledger.versions.sidecar(path) == stat and is_settled(stat, now, _TICK):
         return 0
-    sidecars.forget()
+    cache.forget()
     return context.ledger.versions.sidecars_changed([SidecarChange(path, stat, described_by(path))], now)
 
 
-def note_sidecar(context: Context, plan: Plan, sidecars: Sidecars, path: bytes) -> None:
+def note_sidecar(context: Context, plan: Plan, cache: SidecarCache, path: bytes) -> None:
     """Record a sidecar that was read, if the ledger does not know it; else its removal would not be noticed.
 
     A path that a scan treats as a file is skipped: the ledger knows it as a file.
     """
     if plan.is_sidecar(path) and context.ledger.versions.sidecar(path) is None:
-        look_at_sidecar(context, sidecars, path)
+        look_at_sidecar(context, cache, path)
 
 
 def described_by(sidecar: bytes) -> bytes | tuple[bytes, bytes]:

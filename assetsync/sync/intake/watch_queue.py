@@ -9,7 +9,7 @@ import threading
 from assetsync.core.mapping import Plan
 from assetsync.sync.context import Context
 from assetsync.sync.intake.intake import Intake
-from assetsync.sync.intake.sidecars import Sidecars, look_at_sidecar
+from assetsync.sync.intake.sidecars import SidecarCache, look_at_sidecar
 
 _MOST = 100_000
 _AT_A_TIME = 500
@@ -62,12 +62,12 @@ class Looker:
     """Looks at watched paths and at those that are settling; used by one thread."""
 
     def __init__(
-        self, context: Context, plan: Plan, intake: Intake, watch_queue: WatchQueue, sidecars: Sidecars
+        self, context: Context, plan: Plan, intake: Intake, watch_queue: WatchQueue, cache: SidecarCache
     ) -> None:
         self._context = context
         self._plan = plan
         self._intake = intake
-        self._sidecars = sidecars
+        self._cache = cache
         self._watch_queue = watch_queue
         self._sidecar_seen = False
 
@@ -81,7 +81,7 @@ class Looker:
         for path in self._watch_queue.take(patience):
             if self._plan.is_sidecar(path):
                 self._sidecar_seen = True
-                queued += look_at_sidecar(self._context, self._sidecars, path)
+                queued += look_at_sidecar(self._context, self._cache, path)
             else:
                 files.append(path)
         return queued + self._intake.look(*files) + self._intake.look_again(_AT_A_TIME)

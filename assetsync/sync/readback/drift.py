@@ -41,7 +41,7 @@ class Drift:
 
         Return 0 if the root is missing: all files wait for the scan that finds it again.
         """
-        as_of = self._sidecars.changes
+        as_of = self._sidecars.cache.changes
         rows = self._ledger.metadata_drift.unread()
         found: list[Found] = []
         for row in rows:
@@ -53,7 +53,7 @@ class Drift:
                 break
         if found:
             # If sidecars changed during the comparison, record nothing: the files are read again.
-            self._ledger.metadata_drift.read(found, still=lambda: self._sidecars.changes == as_of)
+            self._ledger.metadata_drift.read(found, still=lambda: self._sidecars.cache.changes == as_of)
         return len(rows)
 
     def look_again(self) -> None:

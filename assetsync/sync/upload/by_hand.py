@@ -33,6 +33,18 @@ from assetsync.model import (
     Wanted,
 )
 from assetsync.service.paging import every
+from assetsync.sync.upload.decide import Adopt, Block, TakeOver, Wait, use_equal
+from assetsync.sync.upload.facts import (
+    Content,
+    Equal,
+    EqualAsset,
+    EqualVersion,
+    Facts,
+    MayBeUploadOf,
+    NothingEqual,
+    Resembles,
+    Rules,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -45,6 +57,9 @@ _OPEN = (State.SENDING, State.IN_DOUBT)
 _REST = (State.SUPERSEDED, State.GONE)
 _NOT_THERE = ("missing", "unseen", "different")
 """Reasons of a row whose asset is not known to hold its content."""
+
+_ANY = Rules(settle=0.0, settles=())
+"""No rule of the configuration keeps back what an operator sends."""
 
 _TEXTS = ("assetid", "filetype", "responsecode", "message", "renamefilebody", "comingfrom")
 
@@ -219,10 +234,12 @@ def _begin(ledger: Ledger, hand: ByHand, row: FileRow, now: float) -> Begun:
     if hand.send_again:
         if allowed(row.state, Event.SENT_AGAIN):
             ledger.repair.send_again(row, now)
-    elif (existing := _existing(ledger, row) or _equal(ledger, hand, row, now)) is not None:
-        return existing
-    elif row.state is State.BLOCKED:
-        ledger.repair.retry(row, now)
+    else:
+        existing = _existing(ledger, row) or _by_equal(ledger, hand, row, now)
+        if existing is not None:
+            return existing
+        if row.state is State.BLOCKED:
+            ledger.repair.retry(row, now)
     try:
         ledger.queue.begin(replace(hand.intent, file_id=row.id), now)
     except (NameBusy, Outdated) as error:
@@ -241,7 +258,7 @@ def _begin(ledger: Ledger, hand: ByHand, row: FileRow, now: float) -> Begun:
 def _existing(ledger: Ledger, row: FileRow) -> Begun | None:
     """Return the result for a row whose content the service has, or may have; None if it was not stored."""
     path = printable(row.path)
-    if row.state in _OPEN or (row.assetid is None and ledger.doubts.of(row.id) is not None):
+    if _is_undecided(ledger, row):
         return Begun(
             MAY_BE_THERE, f"the service may have this content: {path} is {row.state.words} (`assetsync explain {path}`)"
         )
@@ -253,33 +270,58 @@ def _existing(ledger: Ledger, row: FileRow) -> Begun | None:
     return None
 
 
-def _equal(ledger: Ledger, hand: ByHand, row: FileRow, now: float) -> Begun | None:
-    """Return the result for another version or asset of the folder that has, or may have, equal content, or None."""
+def _by_equal(ledger: Ledger, hand: ByHand, row: FileRow, now: float) -> Begun | None:
+    """Return the result for a file whose content the folder has, or may have, as something else; None if it is sent."""
+    equal, content = _equal(ledger, hand, row), Content(hand.intent.md5)
+    # An earlier request to send the file in any case is not about this upload.
+    asked = row._replace(send_again=False)
+    match use_equal(Facts(asked, _ANY, now, None, _ANY.settle, content=content, equal=equal)):
+        case TakeOver(old) if row.wanted is Wanted.OUTSIDE and old.state in _REST and old.reason not in _NOT_THERE:
+            return _taken_over(ledger, hand, row, old, now)
+        case TakeOver(old):
+            return _existing(ledger, old)
+        case Adopt(assetid):
+            return Begun(THERE, f"nothing was sent: the folder holds this content as {assetid}; {_AGAIN}", assetid)
+        case Wait() if isinstance(equal, MayBeUploadOf):
+            return _existing(ledger, equal.other)
+        case Block() if isinstance(equal, Resembles):
+            first = equal.assets[0]
+            what = "the same name and size" if first.is_exact else f"the same size, named {printable(first.name)}"
+            return Begun(REFUSED, f"the folder holds {first.assetid} of {what}, and the service gives no MD5; {_AGAIN}")
+        case decision:
+            assert decision is None, "there is no other decision on equal content of the ledger"
+            return None
+
+
+def _equal(ledger: Ledger, hand: ByHand, row: FileRow) -> Equal:
+    """Return what the ledger knows of equal content in the folder.
+
+    A version counts even if its path still holds it: the operator is asked before the folder gets a second asset.
+    """
     equal_content, md5 = ledger.equal_content, str(hand.intent.md5)
-    refused: Begun | None = None
+    not_there: EqualVersion | None = None
     for other in (*equal_content.equals(row, md5), *equal_content.unread(row)):
-        existing = _existing(ledger, other)
-        if existing is None or existing.what == REFUSED:
-            # Another version may have the content.
-            refused = refused or existing
-        elif existing.what == THERE and row.wanted is Wanted.OUTSIDE and other.state in _REST:
-            return _taken_over(ledger, hand, row, other, now)
-        else:
-            return existing
+        if _is_undecided(ledger, other):
+            return MayBeUploadOf(other)
+        if other.assetid is not None and other.reason not in _NOT_THERE:
+            return EqualVersion(other)
+        if other.assetid is not None:
+            # Another version or an asset may have the content.
+            not_there = not_there or EqualVersion(other)
     assetid = equal_content.sighted(row, md5)
     if assetid is not None:
-        return Begun(THERE, f"nothing was sent: the folder holds this content as {assetid}; {_AGAIN}", assetid)
-    if refused is not None:
-        return refused
+        return EqualAsset(assetid)
+    if not_there is not None:
+        return not_there
     undecided = equal_content.may_have_stored_it(row, md5)
     if undecided is not None:
-        return _existing(ledger, undecided)
+        return MayBeUploadOf(undecided)
     resembling = equal_content.resembling(row, hand.intent.sent_name)
-    if resembling:
-        first = resembling[0]
-        what = "the same name and size" if first.is_exact else f"the same size, named {printable(first.name)}"
-        return Begun(REFUSED, f"the folder holds {first.assetid} of {what}, and the service gives no MD5; {_AGAIN}")
-    return None
+    return Resembles(resembling) if resembling else NothingEqual()
+
+
+def _is_undecided(ledger: Ledger, row: FileRow) -> bool:
+    return row.state in _OPEN or (row.assetid is None and ledger.doubts.of(row.id) is not None)
 
 
 def _taken_over(ledger: Ledger, hand: ByHand, row: FileRow, old: FileRow, now: float) -> Begun:

@@ -211,8 +211,11 @@ def _read_whole(facts: Facts) -> Decision | Gather | None:
     return None
 
 
-def _not_in_the_service(facts: Facts) -> Decision | Gather | None:
-    """Use equal content of the service, or let the file wait until it is known whether there is any."""
+def use_equal(facts: Facts) -> Decision | Gather | None:
+    """Use equal content of the service, or let the file wait until it is known whether there is any.
+
+    It is the one rule that holds for uploads by hand, too.
+    """
     if facts.row.send_again:
         return None
     equal, md5 = facts.equal, facts.content.md5 if isinstance(facts.content, Content) else None
@@ -295,6 +298,6 @@ _RULES: tuple[Callable[[Facts], Decision | Gather | None], ...] = (
     _there,
     _accepted_size,
     _read_whole,
-    _not_in_the_service,
+    use_equal,
     _described,
 )

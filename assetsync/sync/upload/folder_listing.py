@@ -23,6 +23,7 @@ from assetsync.sync.context import Context
 from assetsync.sync.folder_backoff import FolderBackoff, HealthCheck
 from assetsync.sync.lookups import CheckedListing
 from assetsync.sync.upload.facts import Listing
+from assetsync.text import moment
 
 log = structlog.get_logger(__name__)
 
@@ -31,6 +32,8 @@ _LIST_AGAIN = 60.0
 _MOST_KEPT = 100_000
 _QUICK = 15.0
 _TRY_AGAIN = 10.0
+_SLOW = 30.0
+"""Seconds after which a listing that holds up uploads is reported."""
 
 
 class Unlisted(Exception):
@@ -83,6 +86,10 @@ class FolderListing:
         self._after: dict[str, float | None] = {}
         self._first: set[str] = set()
         self._again: set[str] = set()
+        # Per folder whose required listing is running: its start, in steady seconds.
+        self._began: dict[str, float] = {}
+        # Those of them that are reported as held.
+        self._slow: set[str] = set()
         # Per held folder: when `try_held` tried it last, in steady seconds.
         self._tried: dict[str, float] = {}
 
@@ -113,7 +120,7 @@ class FolderListing:
         if self._known.get(destfolderid) == asks:
             return
         if self._anew or listings.needed(destfolderid) or listings.left_unprocessed(destfolderid):
-            with self._alone(destfolderid, self._first):
+            with self._alone(destfolderid, self._first), self._reported_if_slow(destfolderid):
                 if not self.is_listed(destfolderid):
                     asks = self._list(destfolderid)
         if destfolderid in self._ledger.reports.unlisted():
@@ -174,7 +181,8 @@ class FolderListing:
         A listing that takes longer than `_QUICK` seconds is given up, and only then is `ensure`, which waits for any
         listing, what ends the hold. So the hold ends soon after the trouble, and a long try of `ensure` delays nothing.
         """
-        held = self._ledger.reports.unlisted()
+        # Not those whose only trouble is that their listing takes long: a second one would slow the service further.
+        held = [folder for folder in self._ledger.reports.unlisted() if folder not in self._slow]
         self._tried = {folder: self._tried.get(folder, 0.0) for folder in held}
         if not held:
             return
@@ -195,6 +203,34 @@ class FolderListing:
         self._folder_backoff.answered(folder)
         self._ledger.queue.listed(folder)
         log.info("can be listed again", destfolderid=folder)
+
+    def report_slow(self) -> None:
+        """Report a folder as held while its required listing has been running for more than half a minute."""
+        steady, now = self._clock.steady(), self._clock.now()
+        with self._lock:
+            late = {folder: steady - began for folder, began in self._began.items() if steady - began > _SLOW}
+            for folder in late.keys() - self._slow - self._ledger.reports.holds(now).keys() if late else ():
+                since = moment(now - late[folder])
+                detail = f"it is listed before anything is sent there, and its listing has been running since {since}"
+                self._ledger.queue.hold_folder(folder, Hold(UNLISTED, detail, now, now))
+                self._slow.add(folder)
+                log.warning("folder held back", destfolderid=folder, detail=detail)
+
+    @contextmanager
+    def _reported_if_slow(self, destfolderid: str) -> Iterator[None]:
+        """Let `report_slow` report the listing while it runs; its end ends the report."""
+        with self._lock:
+            self._began[destfolderid] = self._clock.steady()
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._began[destfolderid]
+                was_reported = destfolderid in self._slow
+                self._slow.discard(destfolderid)
+            if was_reported:
+                self._ledger.queue.listed(destfolderid)
+                log.info("listing ended", destfolderid=destfolderid)
 
     @contextmanager
     def _alone(self, destfolderid: str, listing: set[str]) -> Iterator[None]:

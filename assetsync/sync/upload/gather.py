@@ -211,7 +211,7 @@ class Gathering:
     def _open(self) -> FileStat | Absent | Unreadable:
         row, mapping = self._facts.row, self._facts.mapping
         assert mapping is not None, "a file without a mapping is not looked at"
-        self._sidecar_changes, self._opened_at = self._sidecars.changes, self._context.clock.steady()
+        self._sidecar_changes, self._opened_at = self._sidecars.cache.changes, self._context.clock.steady()
         # Hashing a large file may take minutes: look for its sidecar only after that.
         suffix = SUFFIX if mapping.sidecars and row.size <= SMALL else b""
         try:
@@ -266,5 +266,5 @@ class Gathering:
         assert mapping is not None, "a file without a mapping has no metadata"
         # The steps since the file was opened may have taken long, and a sidecar may have appeared meanwhile.
         waited = self._context.clock.steady() - self._opened_at
-        is_now = self._sidecars.changes == self._sidecar_changes and waited < _NOW
+        is_now = self._sidecars.cache.changes == self._sidecar_changes and waited < _NOW
         return self._sources.sidecar_states.of(row.path, mapping, is_alone=self._opened().is_alone and is_now)

@@ -75,7 +75,7 @@ class Preparer:
 
     def sidecars_changed(self, ready: Ready) -> bool:
         """Return whether any sidecar has changed since the metadata of the file was read."""
-        return self._sidecars.changes != ready.sidecar_changes
+        return self._sidecars.cache.changes != ready.sidecar_changes
 
     def _act(self, facts: Facts, decision: Decision) -> None:
         """Act on a decision other than Send; the ledger changes nothing if the row is no longer as it was read."""

@@ -66,7 +66,7 @@ class UploadQueue:
         """
         with self._one_asks:
             for choice in choices:
-                row = self._choose(choice)
+                row = self._newest_of_fewest(choice) if choice.newest else self._oldest_of_all(choice)
                 if row is not None:
                     return row
             return None
@@ -107,9 +107,6 @@ class UploadQueue:
         # Not under the lock, for which the event loop would wait. A row that is taken meanwhile is due or is leased.
         is_due = any(self._due(1, choice, None, ()) for choice in choices)
         return not is_due and not self._leased
-
-    def _choose(self, choice: Choice) -> FileRow | None:
-        return self._newest_of_fewest(choice) if choice.newest else self._oldest_of_all(choice)
 
     def _oldest_of_all(self, choice: Choice) -> FileRow | None:
         while True:
@@ -227,6 +224,8 @@ class Selection:
         circuit_breaker: CircuitBreaker,
         doubt_limit: DoubtLimit,
         being_listed: Callable[[], Collection[str]],
+        *,
+        may_send: Callable[[], bool],
     ) -> None:
         """Start with the oldest file; `being_listed` returns the folders that receive no files now."""
         self._queue = upload_queue
@@ -237,7 +236,7 @@ class Selection:
         self._newest_is_next = False
         # The folders whose uploads got no valid answer since one was accepted: others go first.
         self._lost_in: frozenset[str] = frozenset()
-        self.may_send: Callable[[], bool] = lambda: True
+        self.may_send = may_send
         """Return whether the upload window is open."""
 
     def is_open(self, destfolderid: str) -> bool:

@@ -43,6 +43,11 @@ class Result:
         """The version that was sent."""
         return self.ready.row
 
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the service accepted the upload: only then its record may share the commit of the next intent."""
+        return self.sent.outcome.answer is Answer.ACCEPTED
+
 
 class ResultRecorder:
     """Recorder of all uploads. Its methods may block, except `note_answer`, `submit` and `recorded`."""

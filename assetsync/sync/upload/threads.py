@@ -36,8 +36,16 @@ class Blocking(Protocol):
 class Threads:
     """Threads for the coroutines of the running event loop, as many as there is work, and the commits they share."""
 
-    def __init__(self, commit: Callable[[], None], alive: Callable[[], AbstractContextManager[object]]) -> None:
-        """`commit` commits what was submitted to the ledger; `alive` surrounds each piece of work."""
+    def __init__(
+        self,
+        commit: Callable[[], None],
+        alive: Callable[[], AbstractContextManager[object]],
+        committers: Callable[[], int],
+    ) -> None:
+        """`commit` commits what was submitted to the ledger; `alive` surrounds each piece of work.
+
+        `committers` returns how many coroutines may wait for a commit at the same time.
+        """
         self._commit = commit
         self._alive = alive
         self._started: list[_Thread] = []
@@ -46,8 +54,7 @@ class Threads:
         self._loop = asyncio.get_running_loop()
         self._waiting: list[asyncio.Future[None]] = []
         self._timer: asyncio.Handle | None = None
-        self.committers: Callable[[], int] = lambda: 1
-        """Return how many coroutines may wait for a commit at the same time."""
+        self._committers = committers
 
     async def run(self, work: Callable[[], T]) -> T:
         """See `Blocking`."""
@@ -78,7 +85,7 @@ class Threads:
         """
         waiting = self._loop.create_future()
         self._waiting.append(waiting)
-        if len(self._waiting) >= self.committers():
+        if len(self._waiting) >= self._committers():
             self._commit_now()
         elif self._timer is None:
             # With a delay of 0 the loop still reads the answers that have already arrived: they share this commit.

@@ -170,12 +170,13 @@ class _Run:
         self._clock = context.clock
         self._tick = context.heartbeat.tick
         commit = context.ledger.store.commit
-        self._blocking: Blocking = InPlace(commit)
-        if not uploader.in_place:
-            self._blocking = threads = Threads(commit, context.heartbeat.thread)
-            threads.committers = lambda: uploader.workers - len(self._idle)
         self._items: deque[_Item] = deque()
         self._idle: deque[asyncio.Future[_Item | None]] = deque()
+        self._blocking: Blocking = (
+            InPlace(commit)
+            if uploader.in_place
+            else Threads(commit, context.heartbeat.thread, lambda: uploader.workers - len(self._idle))
+        )
         # Whether a worker has taken a file since files were prepared: while all are busy, none is prepared again.
         self._has_taken = True
         self._look = asyncio.Event()

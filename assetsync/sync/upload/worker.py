@@ -13,7 +13,7 @@ from assetsync.errors import LedgerDamaged, LedgerError, OutOfResources, Service
 from assetsync.ledger.file.group_commit import Pending
 from assetsync.ledger.queue import NameBusy, Outdated
 from assetsync.ledger.rows import FileRow
-from assetsync.model import Answer, Body, Sent, State, UploadConnection
+from assetsync.model import Body, Sent, State, UploadConnection
 from assetsync.sync.context import Context
 from assetsync.sync.folder_backoff import code_and_wait
 from assetsync.sync.upload.folder_listing import Unlisted
@@ -98,7 +98,7 @@ class Worker:
         self._blocking = blocking
         self._connection = connection
         self._go_on = go_on
-        # An accepted upload whose result is not submitted to the ledger yet.
+        # The last upload, while its result is not on the disk.
         self._last: Result | None = None
 
     def may_begin(self, row: FileRow) -> bool:
@@ -121,50 +121,54 @@ class Worker:
             # It may have waited for its turn, or its preparation took long.
             self._uploads.give_back(ready)
             return
-        result = None
         try:
-            with ready.file:
-                attempt = await self._begin(ready)
-                if attempt is None:
-                    return
-                sent = await self._post(ready)
-            result = Result(attempt, ready, sent)
-            if sent.outcome.answer is Answer.ACCEPTED:
+            self._last = await self._send(ready)
+            if self._last is not None and self._last.is_accepted:
                 self._results.note_answer()
-                self._last = result
             else:
-                await self._blocking.run(partial(self._results.record, result))
+                await self.record_last()
         finally:
             self._selection.leave()
-            if self._last is not result or result is None:
-                self._selection.release(ready.row)
 
     async def record_last(self) -> None:
-        """Record the last accepted upload, if that is not done yet; raises as `ResultRecorder.record` does."""
-        if self._last is not None:
+        """Record the last upload, if that is not done yet; raises as `ResultRecorder.record` does."""
+        pending = None
+        if self._last is not None and self._last.is_accepted:
             pending = self._results.submit(self._last)
             await self._blocking.commit(others_follow=False)
-            await self._record_last(pending)
+        await self._record_last(pending)
 
     def close(self) -> None:
         """Close the connection."""
         if self._connection is not None:
             self._connection.close()
 
-    async def _record_last(self, pending: Pending[State]) -> None:
+    async def _record_last(self, committed: Pending[State] | None) -> None:
+        """Record the last upload, then let its file be taken again; `committed` is its record, if it was submitted."""
         last, self._last = self._last, None
-        assert last is not None, "there is no result without an upload"
+        if last is None:
+            return
         try:
-            try:
-                state = pending.result()
-            except LedgerDamaged:
-                raise
-            except LedgerError:
+            state = None if committed is None else _state_of(committed)
+            if state is None:
                 await self._blocking.run(partial(self._results.record, last))
             else:
                 self._results.recorded(last, state)
         finally:
             self._selection.release(last.row)
+
+    async def _send(self, ready: Ready) -> Result | None:
+        """Commit the intent and post the file; return None, and let the file be taken again, if it must not be sent."""
+        result = None
+        try:
+            with ready.file:
+                attempt = await self._begin(ready)
+                if attempt is not None:
+                    result = Result(attempt, ready, await self._post(ready))
+        finally:
+            if result is None:
+                self._selection.release(ready.row)
+        return result
 
     async def _begin(self, ready: Ready) -> int | None:
         """Commit the intent, and with it the last result; return the attempt, or None if the file must not be sent."""
@@ -225,3 +229,13 @@ class Worker:
             body = TappedBody(body, rate_limiter.pace, piece=rate_limiter.piece)
         with context.progress.sending(body) if body.size > SMALL else nullcontext():
             return context.service.upload(ready.request, body)
+
+
+def _state_of(committed: Pending[State]) -> State | None:
+    """Return the state of a row by the commit of its record, or None if that commit failed. Raise LedgerDamaged."""
+    try:
+        return committed.result()
+    except LedgerDamaged:
+        raise
+    except LedgerError:
+        return None

@@ -448,7 +448,7 @@ def test_missing_file_needs_a_second_look(world):
     world.scan()
     (world.root / "a").unlink()
     (world.root / "b").rename(world.base / "b")
-    result = world.site.rescan.run(dry_run=True)
+    result = world.site.rescan.dry_run()
     assert [missing.path for missing in result.missing] == [b"a", b"b"]
     (world.base / "b").rename(world.root / "b")
     assert world.site.intake.decide_missing(result) == [b"a"]
@@ -461,7 +461,7 @@ def test_unreadable_folder_decides_nothing(world):
     world.scan()
     shutil.rmtree(world.root / "a")
     shutil.rmtree(world.root / "b")
-    result = world.site.rescan.run(dry_run=True)
+    result = world.site.rescan.dry_run()
     result.report.mark_unreadable(b"b", "Permission denied")
     world.site.intake.decide_missing(result)
     assert world.states() == {"b/1": State.QUEUED}
@@ -490,7 +490,7 @@ def test_row_moved_since_the_scan_is_not_gone(world):
     old = world.write("a")
     world.scan_and_send()
     old.rename(world.root / "b")
-    result = world.site.rescan.run(dry_run=True)
+    result = world.site.rescan.dry_run()
     world.site.intake.look(b"b")
     world.send()
     assert world.states() == {"b": State.STORED}
@@ -536,7 +536,7 @@ def test_a_dry_run_counts_and_writes_nothing(world):
     world.write("new", b"12345")
     world.write("new.yaml", b"description: x\n")
     changes = world.ledger.store._writer.total_changes
-    result = world.site.rescan.run(dry_run=True)
+    result = world.site.rescan.dry_run()
     assert (result.scanned, result.unchanged, result.to_send, result.bytes_to_send) == (2, 1, 1, 5)
     assert [missing.path for missing in result.missing] == [b"gone"]
     assert world.ledger.store._writer.total_changes == changes

@@ -149,7 +149,7 @@ def test_a_dry_run_says_so_and_pulls_nothing(mounted):
     (theirs / "photos" / "stranger").write_bytes(b"theirs")
     mount(theirs)
     with pytest.raises(RootElsewhere):
-        world.site.rescan.run(dry_run=True)
+        world.site.rescan.dry_run()
     assert not world.site.brakes.pulled()
 
 

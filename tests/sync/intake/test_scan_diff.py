@@ -36,7 +36,7 @@ def look_at_all(world, monkeypatch) -> tuple[object, ...]:
     """What a scan finds that compares every file; it changes nothing."""
     with monkeypatch.context() as patch:
         patch.setattr(world.ledger.folder_cache, "recorded", lambda: iter(()))
-        return found(world.site.rescan.run(dry_run=True))
+        return found(world.site.rescan.dry_run())
 
 
 def looked_at(world, monkeypatch) -> list[bytes]:

@@ -267,7 +267,7 @@ def test_old_folder_sidecar_is_not_cached(world, monkeypatch):
         found = read(path, mapping)
         if path == b"_folder.yaml" and b"old" in (world.root / "_folder.yaml").read_bytes():
             world.write("_folder.yaml", b"description: new")
-            sidecars.forget()
+            sidecars.cache.forget()
         return found
 
     monkeypatch.setattr(sidecars, "read", read_while_it_changes)

@@ -9,6 +9,7 @@ from assetsync.ledger.folders import Hold
 from assetsync.model import State
 from assetsync.reconcile import Reconciler
 from assetsync.sync.upload.folder_listing import Unlisted
+from tests.world import PROBE
 
 DAY = 24 * 3600.0
 
@@ -432,3 +433,99 @@ def test_slow_listing_of_the_past_holds_no_listed_folder(held):
     held.send()
     assert held.ledger.reports.holds(held.clock.now()) == {}
     assert being_listed == [["F1"], []]
+
+
+def test_search_behind_a_held_listing_is_impatient(make_world):
+    world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in ("F1", "F2")])
+    world.write("F1/a", b"a")
+    world.scan_and_send()
+    world.live(60)
+    for asset in world.service.assets.values():
+        asset.folder = "elsewhere"
+    world.write("F1/b", b"b")
+    world.scan()
+    world.ledger.queue.hold_folder("F1", Hold("unlisted", "why", world.clock.now(), world.clock.now() + 60))
+    before = len(world.service.searches)
+    world.site.folder_listing.try_held()
+    asked = [search for search in world.service.searches[before:] if search.searchfor != PROBE]
+    assert [search.searchfor for search in asked] == ["%", "a", "%"]
+    assert {search.patience for search in asked} == {15}
+
+
+# A listing that holds up uploads is reported while it runs.
+
+
+def holds_during_listing(world, seconds: float, *, fails: bool = False) -> list[dict[str, Hold]]:
+    """Send while the listing of F1 takes so long; return the holds that a reader of the ledger sees meanwhile."""
+    seen = []
+
+    def slow(request) -> None:
+        if request.folderid == "F1" and request.searchfor == "%" and not seen:
+            world.clock.advance(seconds)
+            world.site.runtime_state.note()
+            seen.append(world.ledger.reports.holds(world.clock.now()))
+            if fails:
+                raise ServiceUnreachable("the service did not answer in time")
+
+    world.service.during_search = slow
+    world.send()
+    return seen
+
+
+@pytest.fixture
+def unlisted(make_world):
+    """A world with a file for a folder that was never listed."""
+    world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in ("F1", "F2")])
+    world.write("F1/a")
+    world.scan()
+    return world
+
+
+@pytest.mark.parametrize(("seconds", "reported"), [(29, []), (31, ["F1"])])
+def test_slow_listing_is_reported_as_held(unlisted, seconds, reported):
+    (seen,) = holds_during_listing(unlisted, seconds)
+    assert sorted(seen) == reported
+    assert all("has been running since" in hold.detail for hold in seen.values())
+
+
+def test_end_of_a_slow_listing_ends_its_report(unlisted):
+    (seen,) = holds_during_listing(unlisted, 31)
+    assert (sorted(seen), unlisted.ledger.reports.holds(unlisted.clock.now())) == (["F1"], {})
+    assert unlisted.posted() == ["a"]
+
+
+def test_failed_slow_listing_is_held_for_its_failure(unlisted):
+    (seen,) = holds_during_listing(unlisted, 31, fails=True)
+    after = unlisted.ledger.reports.holds(unlisted.clock.now())["F1"]
+    assert "did not answer in time" in after.detail
+    assert after.detail != seen["F1"].detail
+
+
+def test_outage_ends_the_report_of_a_slow_listing(unlisted):
+    def fail(request) -> None:
+        unlisted.clock.advance(31)
+        unlisted.site.runtime_state.note()
+        seen.update(unlisted.ledger.reports.holds(unlisted.clock.now()))
+        raise ServiceUnreachable("the service did not answer in time")
+
+    seen = {}
+    unlisted.service.during_search = fail
+    unlisted.send()
+    assert (sorted(seen), unlisted.ledger.reports.holds(unlisted.clock.now())) == (["F1"], {})
+    assert unlisted.site.circuit_breaker.pause is not None
+
+
+def test_slow_listing_is_not_made_twice(unlisted):
+    asked = []
+
+    def slow(request) -> None:
+        if request.folderid == "F1" and request.searchfor == "%":
+            asked.append(request.patience)
+            unlisted.clock.advance(31)
+            unlisted.site.runtime_state.note()
+            assert "F1" in unlisted.ledger.reports.holds(unlisted.clock.now())
+            unlisted.site.folder_listing.try_held()
+
+    unlisted.service.during_search = slow
+    unlisted.send()
+    assert asked == [None, None]

@@ -399,7 +399,7 @@ def test_hinted_returning_file_waits_for_scan(moved):
     world.restart(ignore=["0", "1"])
     live(world)
     world.restart(folders=[P_TO_F3, Q], ignore=[])
-    world.site.rescan.check_mappings()
+    world.site.brakes.check_mappings()
     assert world.hint("p/0") == 0
     assert "p/0" not in world.states()
     live(world)
@@ -615,7 +615,7 @@ def test_hints_use_up_no_smaller_release(moved):
     live(world, resumed=True)
     assert sorted(world.posted()) == ["0", "0", "1", "2", "3"]
     world.restart(ignore=[])
-    world.site.rescan.check_mappings()
+    world.site.brakes.check_mappings()
     assert [world.hint("p/1"), world.hint("p/3")] == [0, 0]
     live(world)
     assert [(brake.kind, brake.amount) for brake in world.ledger.reports.brakes()] == [("takeover", 2)]
