@@ -266,8 +266,9 @@ def _equal(ledger: Ledger, hand: ByHand, row: FileRow, now: float) -> Begun | No
             return _taken_over(ledger, hand, row, other, now)
         else:
             return existing
-    assetid = equal_content.sighted(row, md5)
-    if assetid is not None:
+    sighted = equal_content.sighted(row, md5)
+    if sighted:
+        assetid = sighted[0].assetid
         return Begun(THERE, f"nothing was sent: the folder holds this content as {assetid}; {_AGAIN}", assetid)
     if refused is not None:
         return refused
