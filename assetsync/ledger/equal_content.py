@@ -5,7 +5,7 @@ Reads only. What to do with the result is left to `sync.upload.dedupe`, recordin
 
 from typing import NamedTuple
 
-from assetsync.core.names import is_exactly, is_shown_as, shown_patterns
+from assetsync.core.names import is_exactly, is_shown_as, sent_name, shown_patterns
 from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
 from assetsync.ledger.file.database import Database
 from assetsync.ledger.rows import FILE_COLUMNS, WHOSE_ASSET, FileRow, file_row, files_where
@@ -40,6 +40,7 @@ _IS_THERE = "s.met_at IS NOT 0"
 _LIKELIEST = f"{_MISSED}, first_seen, assetid"
 
 _COMPARED_AT_MOST = 1000
+_SIGHTED_AT_MOST = 10
 
 _EQUAL_ASSET = (
     f"FROM sightings s WHERE s.folder_id = ?1 AND s.size = ?2 AND s.md5 = ?3 AND {_IS_THERE}"
@@ -66,6 +67,13 @@ class Resembling(NamedTuple):
     assetid: str
     name: str
     is_exact: bool
+
+
+class Sighted(NamedTuple):
+    """An asset of a file's content that no row owns, with its name in the service."""
+
+    assetid: str
+    name: str
 
 
 class EqualContent:
@@ -134,12 +142,28 @@ class EqualContent:
         )
         return files_where(self._store, where, row.destfolderid, row.size, row.id, row.inode, row.mtime_ns)
 
-    def sighted(self, row: FileRow, md5: str) -> str | None:
-        """Return the id of an asset of the same MD5 in the folder that no row owns."""
+    def sighted(self, row: FileRow, md5: str) -> list[Sighted]:
+        """Return some assets of the same MD5 in the folder that no row owns, most likely first.
+
+        Those that the newest audit showed go before the others, then those of the file's name.
+        """
+        patterns = sorted(shown_patterns(sent_name(row.path.rpartition(b"/")[2])))
+        has_its_name = " OR ".join(f"s.name LIKE ?{number}" for number, _ in enumerate(patterns, 4))
         # While an equal upload is undecided, the asset more likely belongs to that upload.
-        sql = f"SELECT assetid {_EQUAL_ASSET} AND NOT EXISTS ({_MAY_HAVE_STORED_IT}) ORDER BY {_LIKELIEST} LIMIT 1"
-        assetid: str | None = self._store.value(sql, row.destfolderid, row.size, md5)
-        return assetid
+        sql = (
+            f"SELECT s.assetid, s.name {_EQUAL_ASSET} AND NOT EXISTS ({_MAY_HAVE_STORED_IT})"
+            f" ORDER BY {_MISSED}, {has_its_name} DESC, first_seen, assetid LIMIT {_SIGHTED_AT_MOST}"
+        )
+        return [Sighted(*found) for found in self._store.rows(sql, row.destfolderid, row.size, md5, *patterns)]
+
+    def without_asset(self, row: FileRow, md5: str, shown: str) -> list[FileRow]:
+        """Return other files of the folder that have no asset, may have this MD5, and may have come back as `shown`."""
+        where = (
+            "destfolderid = ? AND size = ? AND (md5 = ? OR md5 IS NULL) AND id <> ? AND wanted = 'yes'"
+            f" AND state IN ('queued', 'blocked') AND assetid IS NULL LIMIT {_COMPARED_AT_MOST}"
+        )
+        others = files_where(self._store, where, row.destfolderid, row.size, md5, row.id)
+        return [other for other in others if is_shown_as(other.folded_name, shown)]
 
     def may_have_stored_it(self, row: FileRow, md5: str) -> FileRow | None:
         """Return a version whose undecided upload, of equal or unknown bytes, may have stored such an asset."""

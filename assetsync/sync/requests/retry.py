@@ -200,4 +200,4 @@ def _kept(ledger: Ledger, row: FileRow) -> str | None:
     if not ledger.repair.may_let_go(row):
         return None
     kept = ledger.equal_content.sighted(row, row.md5 or "")
-    return None if kept is None or ledger.equal_content.is_missed(kept) else kept
+    return kept[0].assetid if kept and not ledger.equal_content.is_missed(kept[0].assetid) else None

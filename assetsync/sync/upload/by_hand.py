@@ -308,9 +308,9 @@ def _equal(ledger: Ledger, hand: ByHand, row: FileRow) -> Equal:
         if other.assetid is not None:
             # Another version or an asset may have the content.
             not_there = not_there or EqualVersion(other)
-    assetid = equal_content.sighted(row, md5)
-    if assetid is not None:
-        return EqualAsset(assetid)
+    sighted = equal_content.sighted(row, md5)
+    if sighted:
+        return EqualAsset(sighted[0].assetid)
     if not_there is not None:
         return not_there
     undecided = equal_content.may_have_stored_it(row, md5)

@@ -23,6 +23,7 @@ from assetsync.sync.upload.facts import (
     Fact,
     Facts,
     ListedAgain,
+    MayBeAnothers,
     MayBeUploadOf,
     Resembles,
     Unreadable,
@@ -225,18 +226,10 @@ def use_equal(facts: Facts) -> Decision | Gather | None:
         return TakeOver(equal.row, md5)
     if isinstance(equal, EqualAsset) and md5 is not None:
         return Adopt(equal.assetid, md5, equal.by_name)
-    if isinstance(equal, MayBeUploadOf):
-        detail = (
-            f"an equal asset may be what was uploaded as {printable(equal.other.path)}: waits until that is decided"
-        )
-        return Wait(facts.now + _SOON, detail)
+    if isinstance(equal, MayBeUploadOf | MayBeAnothers | ListedAgain):
+        return _not_known_yet(equal, facts.now)
     if isinstance(equal, Resembles):
         return _resembling(equal, facts.now)
-    if isinstance(equal, ListedAgain):
-        detail = (
-            f"its folder was listed again: the last audit did not show {equal.assetid}, which seemed to be this file"
-        )
-        return Wait(facts.now, detail)
     if isinstance(equal, Unreadable):
         detail = (
             f"{equal.detail}; what was uploaded from there may have been moved here:"
@@ -250,6 +243,19 @@ def use_equal(facts: Facts) -> Decision | Gather | None:
         )
         return Block("changed", detail)
     return None
+
+
+def _not_known_yet(equal: MayBeUploadOf | MayBeAnothers | ListedAgain, now: float) -> Decision:
+    match equal:
+        case MayBeUploadOf(other):
+            path = printable(other.path)
+            return Wait(now + _SOON, f"an equal asset may be what was uploaded as {path}: waits until that is decided")
+        case MayBeAnothers(assetid):
+            detail = f"{assetid} has the same content and another file's name: waits until the first scan has ended"
+            return Wait(now + _LATER, detail)
+        case ListedAgain(assetid):
+            detail = f"its folder was listed again: the last audit did not show {assetid}, which seemed to be this file"
+            return Wait(now, detail)
 
 
 def _resembling(found: Resembles, now: float) -> Decision:

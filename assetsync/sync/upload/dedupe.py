@@ -3,9 +3,11 @@
 What follows from the result is left to `sync.upload.decide`, the queries to `ledger.equal_content`.
 """
 
-from assetsync.core.names import sent_name
-from assetsync.errors import FileUnreadable
-from assetsync.ledger.equal_content import Resembling
+from contextlib import closing
+
+from assetsync.core.names import is_shown_as, sent_name
+from assetsync.errors import FileChanged, FileUnreadable, NotRegular
+from assetsync.ledger.equal_content import Resembling, Sighted
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Wanted
 from assetsync.sync.context import Context
@@ -14,19 +16,21 @@ from assetsync.sync.upload.facts import (
     EqualAsset,
     EqualVersion,
     ListedAgain,
+    MayBeAnothers,
     MayBeUploadOf,
     NothingEqual,
     Resembles,
     Unreadable,
 )
 from assetsync.sync.upload.folder_listing import FolderListing
-from assetsync.tree.body import difference
+from assetsync.tree.body import difference, digest
 
 
 class Dedupe:
     """The search for equal content before an upload; shared by all workers."""
 
     def __init__(self, context: Context, folder_listing: FolderListing) -> None:
+        self._context = context
         self._tree = context.tree
         self._equal_content = context.ledger.equal_content
         self._folder_listing = folder_listing
@@ -66,14 +70,36 @@ class Dedupe:
         return found is not None and not difference(old.stat, found)
 
     def _asset(self, row: FileRow, md5: str) -> Equal:
-        equal_content = self._equal_content
-        assetid = equal_content.sighted(row, md5)
-        if assetid is None:
-            # A restored ledger does not know the uploads made after its copy, nor the bytes of the uploads in flight
-            # then. Of two such assets one may be this file's: once the upload is decided, the other is adopted.
-            other = equal_content.may_have_stored_it(row, md5)
-            return self._resembling(row) if other is None else MayBeUploadOf(other)
-        return ListedAgain(assetid) if self._is_listed_again(row, assetid) else EqualAsset(assetid)
+        name = sent_name(row.path.rpartition(b"/")[2])
+        for asset in self._equal_content.sighted(row, md5):
+            if not is_shown_as(name, asset.name):
+                if self._context.ledger.runs.last_scan() is None:
+                    return MayBeAnothers(asset.assetid)
+                if self._is_anothers(row, md5, asset):
+                    continue
+            if self._is_listed_again(row, asset.assetid):
+                return ListedAgain(asset.assetid)
+            return EqualAsset(asset.assetid)
+        # A restored ledger does not know the uploads made after its copy, nor the bytes of the uploads in flight then.
+        # Of two such assets one may be this file's: once the upload is decided, the other is adopted.
+        other = self._equal_content.may_have_stored_it(row, md5)
+        return self._resembling(row) if other is None else MayBeUploadOf(other)
+
+    def _is_anothers(self, row: FileRow, md5: str, asset: Sighted) -> bool:
+        """Return whether another file has the name of an equal asset, the same content, and no asset yet.
+
+        The asset is left to that file, because it was sent with that file's metadata. If the other file cannot be read,
+        the asset is not left to it: either file would do, and none is sent twice.
+        """
+        return any(self._holds(other, md5) for other in self._equal_content.without_asset(row, md5, asset.name))
+
+    def _holds(self, other: FileRow, md5: str) -> bool:
+        try:
+            with closing(self._tree.open(other.path)) as file:
+                stop, tap = self._context.heartbeat.tick, self._context.progress.hashed
+                return digest(file, other.stat, stop=stop, tap=tap) == md5
+        except (FileChanged, FileUnreadable, NotRegular):
+            return False
 
     def _resembling(self, row: FileRow) -> Equal:
         """Return an asset without MD5 that has the file's size and name.

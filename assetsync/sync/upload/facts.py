@@ -109,11 +109,18 @@ class ListedAgain:
     assetid: str
 
 
+@dataclass(frozen=True, slots=True)
+class MayBeAnothers:
+    """An equal asset has another name, and may belong to a file that the first scan of the tree did not reach yet."""
+
+    assetid: str
+
+
 class NothingEqual:
     """The service has no equal content that this file could use."""
 
 
-Equal = EqualVersion | EqualAsset | MayBeUploadOf | Resembles | Unreadable | ListedAgain | NothingEqual
+Equal = EqualVersion | EqualAsset | MayBeAnothers | MayBeUploadOf | Resembles | Unreadable | ListedAgain | NothingEqual
 
 
 @dataclass(frozen=True, slots=True)

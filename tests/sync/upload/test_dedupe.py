@@ -123,3 +123,53 @@ def test_restored_ledger_shares_out_equal_assets(make_world):
     assert world.posted() == []
     assert {world.row(name).assetid for name in ("undecided.jpg", "sent.jpg")} == assets
     assert set(world.states().values()) == {State.VERIFIED}
+
+
+def test_equal_asset_is_left_to_its_namesake(make_world):
+    """After a lost ledger each of two equal files takes the asset of its own name, whichever is prepared first."""
+    world = make_world()
+    world.write("pic_1.jpg", b"the same")
+    world.write("pic_2.jpg", b"the same")
+    asset = world.service.put(b"the same", "pic_2.jpg")
+    world.scan()
+    world.send()
+    world.live(5)
+    assert world.row("pic_2.jpg").assetid == asset.id
+    assert world.posted() == ["pic_1.jpg"]
+
+
+def test_own_name_goes_before_an_earlier_asset(make_world):
+    world = make_world()
+    world.write("b.jpg", b"the same")
+    _, own = (world.service.put(b"the same", name) for name in ("a.jpg", "b.jpg"))
+    world.scan()
+    world.send()
+    assert (world.row("b.jpg").assetid, world.posted()) == (own.id, [])
+
+
+def test_namesake_of_other_content_takes_nothing(make_world):
+    """An asset named after a file of other content is the file that was renamed since: it is not sent again."""
+    world = make_world()
+    world.write("pic_1.jpg", b"the same")
+    world.write("pic_2.jpg", b"not that")
+    asset = world.service.put(b"the same", "pic_2.jpg")
+    world.scan()
+    world.send()
+    world.live(5)
+    assert world.row("pic_1.jpg").assetid == asset.id
+    assert world.posted() == ["pic_2.jpg"]
+
+
+def test_other_name_waits_for_the_first_scan(make_world):
+    """Before the first scan has ended, the file that the asset is named after may not be known yet."""
+    world = make_world()
+    world.write("pic_1.jpg", b"the same")
+    world.write("pic_2.jpg", b"the same")
+    asset = world.service.put(b"the same", "pic_2.jpg")
+    world.hint("pic_1.jpg")
+    world.send()
+    assert (world.row("pic_1.jpg").state, world.posted()) == (State.QUEUED, [])
+    world.scan()
+    world.clock.advance(61)
+    world.send()
+    assert (world.row("pic_2.jpg").assetid, world.posted()) == (asset.id, ["pic_1.jpg"])
