@@ -197,7 +197,7 @@ def build(
     circuit_breaker = CircuitBreaker(clock.steady, chance.random)
     health_check = HealthCheck(service_identity, folders)
     folder_listing = FolderListing(context, health_check, service_identity.make_sure)
-    sidecars = Sidecars(context.tree, clock, config.service.metadata_fields.table())
+    sidecars = Sidecars(context.tree, clock, config.service.metadata_fields.table(), config.service.custom_fields)
     sidecars.met = lambda path: note_sidecar(context, plan, sidecars, path)
 
     # What the tree says becomes rows.

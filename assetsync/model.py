@@ -97,13 +97,17 @@ class UploadOptions(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The metadata of a file, every value a text; None means that it is not set."""
+    """The metadata of a file, every value a text; None means that it is not set.
+
+    `custom` has the values of custom fields by the names of `service.custom_fields`.
+    """
 
     description: str | None = None
     keywords: tuple[str, ...] | str | None = None
     location: str | None = None
     language: str | None = None
     meta: tuple[tuple[str, str], ...] = ()
+    custom: tuple[tuple[str, str], ...] = ()
     zip_extract: bool | None = None
     skip_event: tuple[str, ...] | None = None
     upl_template: str | None = None

@@ -207,7 +207,7 @@ def _read_sidecars(config: SiteConfig, mapping: Mapping, path: bytes) -> Sidecar
     """Return what the sidecars say about a file, or what a sidecar says."""
     report = SidecarReport()
     tree = make_tree(config)
-    sidecars = Sidecars(tree, SystemClock(), config.service.metadata_fields.table())
+    sidecars = Sidecars(tree, SystemClock(), config.service.metadata_fields.table(), config.service.custom_fields)
     folder, _, name = path.rpartition(b"/")
     try:
         if not (mapping.sidecars and is_sidecar_name(name)):

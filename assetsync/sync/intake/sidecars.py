@@ -65,10 +65,17 @@ class _Kept(NamedTuple):
 class Sidecars:
     """Reads and merges the metadata of files; shared by all workers."""
 
-    def __init__(self, tree: Tree, clock: Clock, fields_table: AnyMapping[str, tuple[str, str]]) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        clock: Clock,
+        fields_table: AnyMapping[str, tuple[str, str]],
+        custom_fields: AnyMapping[str, str] = metadata.NO_CUSTOM_FIELDS,
+    ) -> None:
         self._tree = tree
         self._clock = clock
         self._fields_table = fields_table
+        self._custom_fields = custom_fields
         self._lock = threading.Lock()
         self._folders: OrderedDict[bytes, tuple[float, _Kept]] = OrderedDict()
         self._kept_bytes = 0
@@ -130,7 +137,7 @@ class Sidecars:
         folders_written: float,
     ) -> FileMetadata:
         merged = metadata.merge(levels)
-        fields = metadata.form_fields(merged, kind, self._fields_table)
+        fields = metadata.form_fields(merged, kind, self._fields_table, self._custom_fields)
         options = metadata.upload_options(merged, allowed)
         language = metadata.language_of(merged)
         digest = metadata.digest(fields, options, language)
@@ -156,7 +163,7 @@ class Sidecars:
         except NotRegular as error:
             raise SidecarError(printable(path), "it is not a regular file", hint="replace it by a file") from error
         self.met(path)
-        level = metadata.parse_sidecar(data, printable(path))
+        level = metadata.parse_sidecar(data, printable(path), self._custom_fields)
         metadata.check_skip_event(level, mapping.upload, printable(path))
         return level, len(data)
 
