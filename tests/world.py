@@ -149,9 +149,11 @@ class FakeService:
         self.down = False
         self.key_refused = False
         self.gives_md5 = True
-        # Whether names come back as ISO-8859-1, and whether a workflow stores uploads under names of its own.
+        # Whether names come back as ISO-8859-1, whether a workflow stores uploads under names of its own, and whether
+        # several blanks in a row come back as one.
         self.shows_latin1 = False
         self.renames = False
+        self.folds_blanks = False
         # What kind of asset a file of this name is taken for; of others their endings tell.
         self.kinds: dict[str, str] = {}
         self.processing: float = 0.0
@@ -291,6 +293,7 @@ class FakeService:
 
     def _shown(self, asset: Stored) -> Asset:
         name = asset.name.encode("latin-1", "replace").decode("latin-1") if self.shows_latin1 else asset.name
+        name = re.sub(" +", " ", name) if self.folds_blanks else name
         if asset.processed_at > self._clock.now():
             return Asset(asset.id, asset.folder, name, 0, None, self._shown_kind(asset))
         digest = asset.md5 if self.gives_md5 else None

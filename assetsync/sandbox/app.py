@@ -6,6 +6,7 @@ left to `upload` and `store`, searching to `search`, the text of the answers to 
 
 import asyncio
 import ipaddress
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -38,6 +39,7 @@ from assetsync.sandbox.upload import (
 
 _UPLOAD: Final = "/razuna/raz1/dam/index.cfm"
 _SEARCH: Final = "/razuna/global/api2/search.cfc"
+_BLANKS: Final = re.compile(" {2,}")
 _LONGEST_HEAD: Final = 8192
 _LONGEST_FORM: Final = 16 * 1024 * 1024
 _LONGEST_AT_ONCE: Final = 256 * 1024  # a longer file is stored in a thread
@@ -176,6 +178,8 @@ class Service:
             return self._json(answers.SEARCH_SERVER_DOWN)
         columns, rows = search(self._store, given, origin=origin, settings=self._settings)
         pieces = answers.record_set(columns, rows, given, documented=documented)
+        if self._settings.folds_blanks:
+            pieces = (_BLANKS.sub(" ", piece) for piece in pieces)
         return json_stream(pieces, documented=documented and not self._settings.latin1)
 
     def _json(self, text: str, status: int = 200) -> Response:

@@ -32,8 +32,9 @@ class SandboxSettings:
     `startrow` selects what the parameter of that name counts in a search through the index: rows (documented), or
     pages (observed in some releases). With `twice` such a search returns and counts every row twice (observed in some
     releases). Without `md5` no answer has an MD5. With `latin1` the dialect `documented`, too, sends names as
-    ISO-8859-1 with `?` for other characters. With `renames` a workflow stores each upload under a new name and returns
-    this name in `renamefilebody`. With `renditions` a search returns a second row, of a smaller rendition, for each
+    ISO-8859-1 with `?` for other characters. With `folds_blanks` searches show several blanks in a row as one, while
+    the database keeps them (observed). With `renames` a workflow stores each upload under a new name and returns this
+    name in `renamefilebody`. With `renditions` a search returns a second row, of a smaller rendition, for each
     processed picture, unless `showrenditions=false`.
 
     Raise ValueError for any other value.
@@ -52,6 +53,7 @@ class SandboxSettings:
     renditions: bool = False
     md5: bool = True
     latin1: bool = False
+    folds_blanks: bool = False
     renames: bool = False
     self_index: bool = True
     index_delay: _Seconds = 0.0

@@ -57,6 +57,9 @@ def _time(name: str, meaning: str) -> Decorator:
 @click.option("--renditions", is_flag=True, help="Show a rendition beside each picture.")
 @click.option("--no-md5", is_flag=True, help="Show no MD5, like some releases.")
 @click.option("--latin1", is_flag=True, help="Show names as ISO-8859-1, with ? for other characters, in both dialects.")
+@click.option(
+    "--folds-blanks", is_flag=True, help="Show several blanks in a row as one, while the database keeps them."
+)
 @click.option("--renames", is_flag=True, help="Store every upload under another name, as a workflow may.")
 @click.option("--no-self-index", is_flag=True, help="Index assets only after searchIndex.")
 @click.option("--duplicate-check", is_flag=True, help="Refuse content that is already there.")
