@@ -11,7 +11,9 @@ from pydantic.dataclasses import dataclass
 Dialect: TypeAlias = Literal["observed", "documented"]
 IndexMode: TypeAlias = Literal["adds", "noop", "wipes"]
 StartRow: TypeAlias = Literal["row", "page"]
+Strays: TypeAlias = Literal["missing", "redirect", "html"]
 DIALECTS, INDEX_MODES, STARTROWS = get_args(Dialect), get_args(IndexMode), get_args(StartRow)
+STRAYS = get_args(Strays)
 _Seconds: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -37,6 +39,9 @@ class SandboxSettings:
     name in `renamefilebody`. With `renditions` a search returns a second row, of a smaller rendition, for each
     processed picture, unless `showrenditions=false`.
 
+    `strays` selects the answer of the addresses below `/razuna` that are not of the interface: 404, a redirect to a
+    login page, or that page itself (both observed where the path of the tenant was left out).
+
     Raise ValueError for any other value.
     """
 
@@ -49,6 +54,7 @@ class SandboxSettings:
     dialect: Dialect = "observed"
     index_mode: IndexMode = "noop"
     startrow: StartRow = "row"
+    strays: Strays = "missing"
     twice: bool = False
     renditions: bool = False
     md5: bool = True

@@ -11,7 +11,7 @@ from assetsync.config.document.fields import Unusable
 from assetsync.config.values import listen as address
 from assetsync.errors import UsageError
 from assetsync.sandbox import Sandbox, SandboxSettings, serve
-from assetsync.sandbox.settings import DIALECTS, INDEX_MODES, STARTROWS
+from assetsync.sandbox.settings import DIALECTS, INDEX_MODES, STARTROWS, STRAYS
 
 _KEY = "sandbox-key"
 _FOLDERS = ("A6CE649FAA5F434EB513CA15656AB5AA=photos", "0123456789ABCDEF0123456789ABCDEF=documents")
@@ -52,6 +52,13 @@ def _time(name: str, meaning: str) -> Decorator:
     default="row",
     show_default=True,
     help="What startrow counts.",
+)
+@click.option(
+    "--strays",
+    type=click.Choice(STRAYS),
+    default="missing",
+    show_default=True,
+    help="What other addresses of the service answer: 404, or a login page.",
 )
 @click.option("--twice", is_flag=True, help="Show every asset twice through the index.")
 @click.option("--renditions", is_flag=True, help="Show a rendition beside each picture.")
