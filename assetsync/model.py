@@ -291,6 +291,18 @@ class UploadConnection(Protocol):
         """Close the connection that may be open between two posts."""
 
 
+@dataclass(frozen=True, slots=True)
+class AddressProbe:
+    """What a form without a file showed of an address for uploads.
+
+    `is_right` is True if the upload operation answered, False if something else did, and None if nothing is proven.
+    `detail` is a sentence about the answer that proves an address wrong.
+    """
+
+    is_right: bool | None = None
+    detail: str = ""
+
+
 class Service(Protocol):
     """The three operations of the interface, as `sync` uses them."""
 
@@ -315,6 +327,12 @@ class Service(Protocol):
 
         Raise ServiceUnreachable, KeyRefused, BadAnswer or ServiceRefused, on entry or while rows are read: an answer is
         complete only if the iterator ended by itself.
+        """
+
+    def probe_uploads(self) -> AddressProbe:
+        """Post a form without a file to the address for uploads; no failure of the network or the service raises.
+
+        It can store nothing (observed).
         """
 
     def index(self, assetids: Sequence[str]) -> str:

@@ -34,7 +34,7 @@ from assetsync.errors import (
 from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.ledger.reports import Finding
 from assetsync.ledger.rows import FileRow
-from assetsync.model import Asset, Body, Meter, SearchRequest, Sent, SentExtent, State, UploadRequest
+from assetsync.model import AddressProbe, Asset, Body, Meter, SearchRequest, Sent, SentExtent, State, UploadRequest
 from assetsync.service.multipart import closing
 from assetsync.sync.folder_backoff import code_and_wait
 from assetsync.sync.intake.watch_queue import Looker, WatchQueue
@@ -154,6 +154,9 @@ class FakeService:
         self.shows_latin1 = False
         self.renames = False
         self.folds_blanks = False
+        # What a probe of the address for uploads shows, and how many came.
+        self.probed = AddressProbe(is_right=True)
+        self.probes = 0
         # What kind of asset a file of this name is taken for; of others their endings tell.
         self.kinds: dict[str, str] = {}
         self.processing: float = 0.0
@@ -199,6 +202,10 @@ class FakeService:
         finally:
             with self._lock:
                 self.in_flight -= 1
+
+    def probe_uploads(self) -> AddressProbe:
+        self.probes += 1
+        return self.probed
 
     def connection(self) -> FakeConnection:
         return FakeConnection(self)
