@@ -44,6 +44,7 @@ from assetsync.sync.upload.queue import Selection, UploadQueue
 from assetsync.sync.upload.results import ResultRecorder
 from assetsync.sync.upload.uploader import Uploader
 from assetsync.sync.upload.worker import UploadContext
+from assetsync.sync.upload_address import UploadAddressCheck
 
 log = structlog.get_logger(__name__)
 
@@ -63,6 +64,7 @@ class Site:
     config: SiteConfig
     context: Context
     service_identity: ServiceIdentity
+    upload_address_check: UploadAddressCheck
     plan: Plan
     settling: Settling
     intake: Intake
@@ -241,6 +243,7 @@ def build(
         config=config,
         context=context,
         service_identity=service_identity,
+        upload_address_check=UploadAddressCheck(service_identity, ledger, config.service.upload_url),
         plan=plan,
         settling=settling,
         intake=intake,
