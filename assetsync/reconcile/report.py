@@ -21,6 +21,9 @@ from assetsync.sync.upload.preview import Preview
 from assetsync.text import printable
 from assetsync.tree.scan_report import ScanReport
 
+_SENT = ("upload", "replace", "hash")
+"""The actions of a plan that count as an upload."""
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -107,10 +110,26 @@ def report_of(
     )
 
 
-def dry_run(site: Site, planned: Callable[[Planned], None] | None = None) -> Report:
+class _Plan:
+    """Counts the files of a dry run that would be sent, and passes each file on."""
+
+    def __init__(self, planned: Callable[[Planned], None]) -> None:
+        self._planned = planned
+        self.counted = Counted()
+
+    def add(self, found: Planned) -> None:
+        """Count a file, and pass it on."""
+        if found.action in _SENT:
+            size = self.counted.bytes_uploaded + (found.size or 0)
+            self.counted = self.counted._replace(uploaded=self.counted.uploaded + 1, bytes_uploaded=size)
+        self._planned(found)
+
+
+def dry_run(site: Site, planned: Callable[[Planned], None] = lambda _found: None) -> Report:
     """Return what a run would do; change nothing. Raise RootMissing for a new site without its root.
 
-    `planned` is called with each file that a run would send, block or no longer find.
+    `planned` is called with each file that a run would send, block or no longer find. The counts are those of the same
+    files.
 
     It may run beside a daemon. A renamed, moved or touched file counts as an upload: recognizing it needs its digest,
     and a dry run reads no file.
@@ -120,17 +139,16 @@ def dry_run(site: Site, planned: Callable[[Planned], None] | None = None) -> Rep
     elsewhere = None
     listed: set[bytes] = set()
     preview = make_preview(site.config, context.ledger, context.clock)
+    plan = _Plan(planned)
 
     def from_scan(found: Planned) -> None:
         # New files are not kept: the ledger holds none of them, and a first import has millions.
         if found.reason != "new":
             listed.add(found.path)
-        if planned is not None:
-            is_there = found.action != "vanished"
-            planned(_foreseen(found, preview.of_new(found.path, found.destfolderid)) if is_there else found)
+        is_there = found.action != "vanished"
+        plan.add(_foreseen(found, preview.of_new(found.path, found.destfolderid)) if is_there else found)
 
-    if planned is not None:
-        site.intake.planned = from_scan
+    site.intake.planned = from_scan
     try:
         result = site.rescan.run(dry_run=True)
     except (RootElsewhere, RootMissing) as error:
@@ -138,20 +156,21 @@ def dry_run(site: Site, planned: Callable[[Planned], None] | None = None) -> Rep
             raise
         # A run could not scan this tree and would send nothing.
         result, elsewhere = ScanResult(ScanReport()), str(error)
-    if planned is not None and result.vanished:
+    if result.vanished:
         folders = [mapping.destfolderid for mapping in site.rescan.plan.mappings.all]
         for missing in result.not_renamed():
             folder = "" if missing.mapping is None else folders[missing.mapping]
             from_scan(Planned("vanished", missing.path, folder, None, "vanished", "its asset stays in the service"))
-    if planned is not None:
-        _plan_known(context.ledger.reports, planned, listed, preview)
+    if result.report.finished:
+        # Renamed files are listed under their new paths.
+        listed.update(missing.path for missing in result.missing)
+    _plan_known(context.ledger.reports, plan.add, listed, preview)
     counts = context.ledger.reports.counts(context.clock.now())
-    would = result.to_send + result.unsettled + counts.of(State.QUEUED)
     report = report_of(
         site,
         result,
         counts,
-        Counted(uploaded=would, bytes_uploaded=result.bytes_to_send + counts.bytes_queued),
+        plan.counted,
         unsettled=Unsettled(result.unsettled, site.settling.overflowed),
         seconds=context.clock.steady() - started,
         coming=result.to_send,
