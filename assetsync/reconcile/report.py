@@ -162,7 +162,7 @@ def dry_run(site: Site, planned: Callable[[Planned], None] = lambda _found: None
             folder = "" if missing.mapping is None else folders[missing.mapping]
             from_scan(Planned("vanished", missing.path, folder, None, "vanished", "its asset stays in the service"))
     if result.report.finished:
-        # Renamed files are listed under their new paths.
+        # Renamed files are listed under their new paths, and a run drops files that were never sent.
         listed.update(missing.path for missing in result.missing)
     _plan_known(context.ledger.reports, plan.add, listed, preview)
     counts = context.ledger.reports.counts(context.clock.now())

@@ -65,12 +65,12 @@ def test_queued_file_changed_again_is_listed_once(tree):
     assert [(each["action"], each["size"]) for each in objects if each["path"] == "photos/new.jpg"] == [("replace", 27)]
 
 
-def test_queued_file_now_gone_is_listed_once(tree):
+def test_queued_file_now_gone_is_not_listed(tree):
     tree.nowhere()
     tree.run("reconcile", "--wait", "0s")
     (tree.photos / "new.jpg").unlink()
     objects = tree.run("reconcile", "--dry-run", "--list", "--json").objects
-    assert [each["action"] for each in objects if each["path"] == "photos/new.jpg"] == ["vanished"]
+    assert [each["action"] for each in objects if each["path"] == "photos/new.jpg"] == []
 
 
 def counts_agree(site):
