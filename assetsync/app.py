@@ -45,6 +45,7 @@ from assetsync.sync.upload.queue import Selection, UploadQueue
 from assetsync.sync.upload.results import ResultRecorder
 from assetsync.sync.upload.uploader import Uploader
 from assetsync.sync.upload.worker import UploadContext
+from assetsync.sync.upload_address import UploadAddressCheck
 
 log = structlog.get_logger(__name__)
 
@@ -64,6 +65,7 @@ class Site:
     config: SiteConfig
     context: Context
     service_identity: ServiceIdentity
+    upload_address_check: UploadAddressCheck
     plan: Plan
     settling: Settling
     intake: Intake
@@ -200,7 +202,8 @@ def build(
     folder_listing = FolderListing(context, health_check, service_identity.make_sure)
     sidecar_cache = SidecarCache(clock)
     met = partial(note_sidecar, context, plan, sidecar_cache)
-    sidecars = Sidecars(context.tree, clock, config.service.metadata_fields.table(), cache=sidecar_cache, met=met)
+    fields_table, custom_fields = config.service.metadata_fields.table(), config.service.custom_fields
+    sidecars = Sidecars(context.tree, clock, fields_table, custom_fields, cache=sidecar_cache, met=met)
 
     # What the tree says becomes rows.
     brake, resend_moved = config.brake, config.policy.on_move == "upload"
@@ -249,6 +252,7 @@ def build(
         config=config,
         context=context,
         service_identity=service_identity,
+        upload_address_check=UploadAddressCheck(service_identity, ledger, config.service.upload_url),
         plan=plan,
         settling=settling,
         intake=intake,

@@ -102,13 +102,17 @@ class UploadOptions(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The metadata of a file, every value a text; None means that it is not set."""
+    """The metadata of a file, every value a text; None means that it is not set.
+
+    `custom` has the values of custom fields by the names of `service.custom_fields`.
+    """
 
     description: str | None = None
     keywords: tuple[str, ...] | str | None = None
     location: str | None = None
     language: str | None = None
     meta: tuple[tuple[str, str], ...] = ()
+    custom: tuple[tuple[str, str], ...] = ()
     zip_extract: bool | None = None
     skip_event: tuple[str, ...] | None = None
     upl_template: str | None = None
@@ -292,6 +296,18 @@ class UploadConnection(Protocol):
         """Close the connection that may be open between two posts."""
 
 
+@dataclass(frozen=True, slots=True)
+class AddressProbe:
+    """What a form without a file showed of an address for uploads.
+
+    `is_right` is True if the upload operation answered, False if something else did, and None if nothing is proven.
+    `detail` is a sentence about the answer that proves an address wrong.
+    """
+
+    is_right: bool | None = None
+    detail: str = ""
+
+
 class Service(Protocol):
     """The three operations of the interface, as `sync` uses them."""
 
@@ -316,6 +332,12 @@ class Service(Protocol):
 
         Raise ServiceUnreachable, KeyRefused, BadAnswer or ServiceRefused, on entry or while rows are read: an answer is
         complete only if the iterator ended by itself.
+        """
+
+    def probe_uploads(self) -> AddressProbe:
+        """Post a form without a file to the address for uploads; no failure of the network or the service raises.
+
+        It can store nothing (observed).
         """
 
     def index(self, assetids: Sequence[str]) -> str:

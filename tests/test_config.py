@@ -104,6 +104,7 @@ def test_omitted_settings_have_defaults(make_config):
             "read_timeout": 300.0,
             "credential": "api_key",
             "metadata_fields": {"img": None, "vid": None, "aud": None, "doc": None, "other": None},
+            "custom_fields": {},
         },
         "ignore": (),
         "watch": {"mode": "auto", "settle": 5.0, "sidecar_wait": 0.0, "follow_symlinks": False},
@@ -465,6 +466,14 @@ MISTAKES = [
     (
         changed("folders:", "  metadata_fields: {img: {description: a b, keywords: k}}\nfolders:"),
         "line 6: service.metadata_fields.img.description: it is not a valid name of a metadata field: use 1 to 64",
+    ),
+    (
+        changed("folders:", "  custom_fields: {Agency: A_1}\nfolders:"),
+        "line 6: service.custom_fields.Agency: it is not the id of a custom field: copy the id from the service",
+    ),
+    (
+        changed("    destfolderid: F1\n", "    destfolderid: F1\n    metadata:\n      custom: {Agency: x}\n"),
+        "line 10: folders[0].metadata.custom.Agency: no custom field has this name: add it with its id to service.cus",
     ),
     (SMALLEST[: SMALLEST.index("  - path")], "line 6: folders: it is missing: add it"),
     (SMALLEST[: SMALLEST.index("  - path")] + "  []\n", "line 6: folders: it is empty: write at least one entry"),
@@ -851,7 +860,7 @@ def test_the_example_loads_as_it_is():
 def test_example_loads_with_comments_enabled(make_file):
     text, count = re.subn(r"(?m)^( *)#([a-z_]+: )", r"\1\2", EXAMPLE.read_text())
     config = load_config(make_file(text), {})
-    assert count == 9
+    assert count == 10
     assert config.folders[0].settle == 600.0
     assert config.service.proxy == "http://proxy.example.com:3128"
     assert config.folders[0].upload.redirecttoparams == "source=assetsync&site=hq"

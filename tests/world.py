@@ -34,7 +34,7 @@ from assetsync.errors import (
 from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.ledger.reports import Finding
 from assetsync.ledger.rows import FileRow
-from assetsync.model import Asset, Body, Meter, SearchRequest, Sent, SentExtent, State, UploadRequest
+from assetsync.model import AddressProbe, Asset, Body, Meter, SearchRequest, Sent, SentExtent, State, UploadRequest
 from assetsync.service.multipart import closing
 from assetsync.sync.folder_backoff import code_and_wait
 from assetsync.sync.intake.watch_queue import Looker, WatchQueue
@@ -149,9 +149,14 @@ class FakeService:
         self.down = False
         self.key_refused = False
         self.gives_md5 = True
-        # Whether names come back as ISO-8859-1, and whether a workflow stores uploads under names of its own.
+        # Whether names come back as ISO-8859-1, whether a workflow stores uploads under names of its own, and whether
+        # several blanks in a row come back as one.
         self.shows_latin1 = False
         self.renames = False
+        self.folds_blanks = False
+        # What a probe of the address for uploads shows, and how many came.
+        self.probed = AddressProbe(is_right=True)
+        self.probes = 0
         # What kind of asset a file of this name is taken for; of others their endings tell.
         self.kinds: dict[str, str] = {}
         self.processing: float = 0.0
@@ -197,6 +202,10 @@ class FakeService:
         finally:
             with self._lock:
                 self.in_flight -= 1
+
+    def probe_uploads(self) -> AddressProbe:
+        self.probes += 1
+        return self.probed
 
     def connection(self) -> FakeConnection:
         return FakeConnection(self)
@@ -291,6 +300,7 @@ class FakeService:
 
     def _shown(self, asset: Stored) -> Asset:
         name = asset.name.encode("latin-1", "replace").decode("latin-1") if self.shows_latin1 else asset.name
+        name = re.sub(" +", " ", name) if self.folds_blanks else name
         if asset.processed_at > self._clock.now():
             return Asset(asset.id, asset.folder, name, 0, None, self._shown_kind(asset))
         digest = asset.md5 if self.gives_md5 else None

@@ -5,6 +5,7 @@ Scanning is left to `tree.scan`, printing to `check`.
 
 import os
 from collections.abc import Iterator
+from collections.abc import Mapping as AnyMapping
 from pathlib import Path
 
 from assetsync.cli.finding import NAMED, Finding, Level, of_error
@@ -30,7 +31,7 @@ def look_at_tree(config: SiteConfig) -> Iterator[Finding]:
     report = ScanReport()
     plan = make_plan(config)
     tree = make_tree(config)
-    sidecars, kinds, unreadable = _Sidecars(tree), _Kinds(), _Unreadable(tree)
+    sidecars, kinds, unreadable = _Sidecars(tree, config.service.custom_fields), _Kinds(), _Unreadable(tree)
     try:
         expect_root(config)
         for seen in scan(tree, plan, report):
@@ -164,9 +165,10 @@ class _Unreadable:
 class _Sidecars:
     """The sidecars of a tree: their number, the first ones with a mistake, and those without a matching file."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, custom_fields: AnyMapping[str, str]) -> None:
         self.count = 0
         self._tree = tree
+        self._custom_fields = custom_fields
         self._bad: list[SidecarError] = []
         self._orphans: list[bytes] = []
         self._orphan_count = 0
@@ -175,7 +177,7 @@ class _Sidecars:
         self.count += 1
         if len(self._bad) < NAMED:
             try:
-                parse_sidecar(self._tree.read_small(path, MAX_BYTES), printable(path))
+                parse_sidecar(self._tree.read_small(path, MAX_BYTES), printable(path), self._custom_fields)
             except SidecarError as error:
                 self._bad.append(error)
             except (FileUnreadable, NotRegular) as error:

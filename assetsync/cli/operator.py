@@ -18,7 +18,17 @@ from assetsync.config.key import keep_from_dumps
 from assetsync.errors import LedgerBusy, ServiceError, UsageError
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
 from assetsync.log import configure_logging, register_password, register_secret
-from assetsync.model import Asset, Body, Clock, SearchRequest, Sent, Service, UploadConnection, UploadRequest
+from assetsync.model import (
+    AddressProbe,
+    Asset,
+    Body,
+    Clock,
+    SearchRequest,
+    Sent,
+    Service,
+    UploadConnection,
+    UploadRequest,
+)
 from assetsync.parts import make_service
 from assetsync.sync.requests.request import REFUSED, UNANSWERED, OperatorRequest
 
@@ -66,6 +76,10 @@ class LazyService:
     def connection(self) -> UploadConnection | None:
         """Return a connection for uploads."""
         return self._made().connection()
+
+    def probe_uploads(self) -> AddressProbe:
+        """Probe the address for uploads."""
+        return self._made().probe_uploads()
 
     def search(self, request: SearchRequest) -> AbstractContextManager[Iterator[Asset]]:
         """Start one search."""

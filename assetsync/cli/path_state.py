@@ -19,7 +19,7 @@ from assetsync.core.mapping import IgnoreRules, Mappings, Plan
 from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX, folder_sidecars, is_sidecar_name, sidecar_for
 from assetsync.core.settled import KEEPS_CHANGING
 from assetsync.errors import FileUnreadable, RootMissing, SidecarError, TreeError
-from assetsync.ledger.file.database import holder_of
+from assetsync.ledger.file.database import holder_of, is_sent_by_hand
 from assetsync.ledger.folders import Hold
 from assetsync.ledger.ledger import Ledger, read_ledger
 from assetsync.ledger.reports import Brake
@@ -45,6 +45,9 @@ _ON_DISK = {
     "other": "neither a file nor a folder: left out",
     "outside": "no file of the tree: it was uploaded by hand",
 }
+
+
+_INTERRUPTED = "assetsync run, or assetsync reconcile, looks up whether it arrived"
 
 
 class Disk(NamedTuple):
@@ -154,7 +157,7 @@ def read_path_state(config: SiteConfig, path: bytes) -> PathState:
         rows, brakes, holds = ledger.reports.of_path(path), ledger.reports.brakes(), ledger.reports.holds(now)
         sends = holder_of(ledger.store.path).sends
         pause = ledger.runs.pause_at_hand() if sends else None
-        waits = _Waits(config, ledger, now, brakes, holds, pause, make_preview(config, ledger, SystemClock()))
+        waits = _Waits(config, ledger, now, brakes, holds, sends, pause, make_preview(config, ledger, SystemClock()))
         versions = [Version(row, ledger.doubts.attempts(row.id, _ATTEMPTS), _next_try(row, waits)) for row in rows]
         below = None if rows else _below(ledger, path, is_there=is_folder)
     subject = None if mapping is None else subject_of(mapping)
@@ -208,7 +211,7 @@ def _read_sidecars(config: SiteConfig, mapping: Mapping, path: bytes) -> Sidecar
     """Return what the sidecars say about a file, or what a sidecar says."""
     report = SidecarReport()
     tree = make_tree(config)
-    sidecars = Sidecars(tree, SystemClock(), config.service.metadata_fields.table())
+    sidecars = Sidecars(tree, SystemClock(), config.service.metadata_fields.table(), config.service.custom_fields)
     folder, _, name = path.rpartition(b"/")
     try:
         if not (mapping.sidecars and is_sidecar_name(name)):
@@ -270,19 +273,22 @@ def _prospect(state: PathState, brakes: Sequence[Brake], settle: float, *, sends
 
 @dataclass(frozen=True, slots=True)
 class _Waits:
-    """What versions may wait for; `pause` is that of the process that sends now."""
+    """What versions may wait for; `sends`: whether a process sends now, `pause` is its pause."""
 
     config: SiteConfig
     ledger: Ledger
     now: float
     brakes: Sequence[Brake]
     holds: dict[str, Hold]
+    sends: bool
     pause: Pause | None
     preview: Preview
 
 
 def _next_try(row: FileRow, waits: _Waits) -> NextTry | None:
     """Return the next automatic step for a version; None if there is none."""
+    if row.state is State.SENDING:
+        return None if _is_sent(row, waits) else NextTry(waits.now, "interrupted", _INTERRUPTED, is_timed=False)
     if row.state is State.IN_DOUBT:
         attempt = waits.ledger.doubts.of(row.id)
         if attempt is None:
@@ -298,6 +304,12 @@ def _next_try(row: FileRow, waits: _Waits) -> NextTry | None:
     if row.state is State.STORED:
         return _read_back(waits.ledger, row, waits.config.schedule)
     return _upload(row, waits) if row.state is State.QUEUED else None
+
+
+def _is_sent(row: FileRow, waits: _Waits) -> bool:
+    """Return whether a process may be sending the version now: the one that holds the ledger, or one by hand."""
+    attempt = None if waits.sends else waits.ledger.doubts.of(row.id)
+    return waits.sends or (attempt is not None and is_sent_by_hand(waits.ledger.store.path, attempt.boundary))
 
 
 def _upload(row: FileRow, waits: _Waits) -> NextTry:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from assetsync.config.document.fields import Unusable
 from assetsync.config.document.loader import Document, NotPlain, Plain, Problem, load
 from assetsync.config.document.loader import Path as KeyPath
+from assetsync.config.document.metadata import unknown_custom_field
 from assetsync.config.document.problems import dotted, problems_of
 from assetsync.config.key import KEY_VARIABLE, SHORTEST_KEY
 from assetsync.config.models import SiteConfig
@@ -118,8 +119,9 @@ def _across(document: Document) -> Iterator[Problem]:
         if due is None:
             path = ("schedule", name)
             yield Problem(path, "it has no value", "write an interval, a cron line, or off", *document.mark(path))
-    yield from _doubled_folders(document, value.get("folders"))
     root, service = value.get("root"), value.get("service")
+    yield from _doubled_folders(document, value.get("folders"))
+    yield from _unknown_custom_fields(document, value.get("folders"), service)
     key_file = service.get("api_key_file") if isinstance(service, dict) else None
     for at, place, elsewhere in (
         (("service", "api_key_file"), key_file, "/etc/assetsync, because files in the tree are uploaded"),
@@ -128,6 +130,18 @@ def _across(document: Document) -> Iterator[Problem]:
         if isinstance(root, str) and isinstance(place, str) and PurePosixPath(place).is_relative_to(root):
             hint = f"move it elsewhere, such as {elsewhere}"
             yield Problem(at, "it is inside root", hint, *document.mark(at))
+
+
+def _unknown_custom_fields(document: Document, folders: Plain, service: Plain) -> Iterator[Problem]:
+    fields = service.get("custom_fields") if isinstance(service, dict) else None
+    known = fields if isinstance(fields, dict) else {}
+    for position, folder in enumerate(folders if isinstance(folders, list) else ()):
+        metadata = folder.get("metadata") if isinstance(folder, dict) else None
+        custom = metadata.get("custom") if isinstance(metadata, dict) else None
+        for name in custom if isinstance(custom, dict) else ():
+            path = ("folders", position, "metadata", "custom", name)
+            if (unknown := unknown_custom_field(name, known)) is not None:
+                yield Problem(path, *unknown, *document.mark(path))
 
 
 def _doubled_folders(document: Document, folders: Plain) -> Iterator[Problem]:

@@ -21,7 +21,14 @@ from pydantic import (
 )
 
 from assetsync.config.document.fields import LIST, Flag, Section, Text, Texts, Unusable, Whole
-from assetsync.config.document.metadata import METADATA_FIELDS, Events, SaidWithPlaceholders, check_meta_name
+from assetsync.config.document.metadata import (
+    METADATA_FIELDS,
+    Events,
+    SaidWithPlaceholders,
+    check_meta_name,
+    custom_field_id,
+    group,
+)
 from assetsync.config.schedule import Due, Interval, cron
 from assetsync.config.values import (
     Absolute,
@@ -139,6 +146,9 @@ class Service(Section):
     read_timeout: SomeTime = 300.0
     credential: Literal["api_key", "sessiontoken"] = "api_key"
     metadata_fields: MetadataFields = MetadataFields()
+    custom_fields: Annotated[dict[str, Annotated[Text, AfterValidator(custom_field_id)]], BeforeValidator(group)] = (
+        Field(default_factory=dict)
+    )
 
     @field_validator("base_url", "upload_url", mode="before")
     @classmethod

@@ -9,12 +9,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
 
 from assetsync.config.document.loader import NotPlain, Problem, load
-from assetsync.config.document.metadata import PLACEHOLDER, Sidecar
+from assetsync.config.document.metadata import CUSTOM_FIELD, PLACEHOLDER, Sidecar, unknown_custom_field
 from assetsync.config.document.problems import dotted, problems_of
 from assetsync.core.names import printable, shown_text
 from assetsync.errors import SidecarError
@@ -45,7 +46,10 @@ SUFFIX = b".yaml"
 FOLDER_SIDECAR = b"_folder.yaml"
 DEFAULT_LANGUAGE = "1"
 _STANDS_FOR = {"{{": "{", "}}": "}"}
-_KEYS = [field.name for field in fields(Metadata) if field.name != "meta"]
+_KEYS = [field.name for field in fields(Metadata) if field.name not in ("meta", "custom")]
+
+NO_CUSTOM_FIELDS: Mapping[str, str] = MappingProxyType({})
+"""The custom fields of a configuration that names none."""
 
 
 def is_sidecar_name(name: bytes) -> bool:
@@ -73,9 +77,10 @@ def _sidecars_down_to(folder: bytes) -> tuple[bytes, ...]:
     return tuple(b"/".join((*folders[:depth], FOLDER_SIDECAR)) for depth in range(len(folders) + 1))
 
 
-def parse_sidecar(data: bytes, path: str) -> Metadata:
+def parse_sidecar(data: bytes, path: str, custom_fields: Mapping[str, str] = NO_CUSTOM_FIELDS) -> Metadata:
     """Return the metadata in the bytes of the sidecar at `path`; an empty sidecar has none.
 
+    `custom_fields` holds the ids of the custom fields by the names that a sidecar may use.
     Raise SidecarError, with line and column, for the first mistake in it; the message never quotes the content.
     """
     if len(data) > MAX_BYTES:
@@ -96,6 +101,10 @@ def parse_sidecar(data: bytes, path: str) -> Metadata:
     except ValidationError as exc:
         found = problems_of(exc, document, Sidecar)
         raise _error(path, min(found, key=lambda problem: (problem.line, problem.column))) from None
+    for name in sidecar.custom:
+        at = ("custom", name)
+        if (unknown := unknown_custom_field(name, custom_fields)) is not None:
+            raise _error(path, Problem(at, *unknown, *document.mark(at)))
     return replace(
         sidecar.metadata(),
         zip_extract=sidecar.upload.zip_extract,
@@ -111,16 +120,18 @@ def _error(path: str, problem: Problem) -> SidecarError:
 
 
 def merge(levels: Sequence[Metadata]) -> Metadata:
-    """Merge the levels, the most general first: a later level replaces a key, and in `meta` a name.
+    """Merge the levels, the most general first: a later level replaces a key, and in `meta` and `custom` a name.
 
     An empty text replaces too: it removes the value of a level above.
     """
     merged: dict[str, Any] = {}
     meta: dict[str, str] = {}
+    custom: dict[str, str] = {}
     for level in levels:
         meta.update(level.meta)
+        custom.update(level.custom)
         merged.update((key, value) for key in _KEYS if (value := getattr(level, key)) is not None)
-    return Metadata(**merged, meta=tuple(meta.items()))
+    return Metadata(**merged, meta=tuple(meta.items()), custom=tuple(custom.items()))
 
 
 def expand(metadata: Metadata, path: bytes) -> Metadata:
@@ -149,13 +160,15 @@ def expand(metadata: Metadata, path: bytes) -> Metadata:
         keywords=keywords,
         location=None if metadata.location is None else _fill(metadata.location, parts),
         meta=tuple((name, _fill(value, parts)) for name, value in metadata.meta),
+        custom=tuple((name, _fill(value, parts)) for name, value in metadata.custom),
     )
 
 
 @lru_cache(maxsize=64)
 def _has_braces(metadata: Metadata) -> bool:
     keywords = metadata.keywords if isinstance(metadata.keywords, tuple) else (metadata.keywords,)
-    texts = (metadata.description, metadata.location, *keywords, *(value for _, value in metadata.meta))
+    named = (value for _, value in (*metadata.meta, *metadata.custom))
+    texts = (metadata.description, metadata.location, *keywords, *named)
     return any("{" in text or "}" in text for text in texts if text)
 
 
@@ -165,16 +178,22 @@ def _fill(text: str, parts: Mapping[str, str]) -> str:
 
 
 def form_fields(
-    metadata: Metadata, kind: str, fields_table: Mapping[str, tuple[str, str]]
+    metadata: Metadata,
+    kind: str,
+    fields_table: Mapping[str, tuple[str, str]],
+    custom_fields: Mapping[str, str] = NO_CUSTOM_FIELDS,
 ) -> tuple[tuple[str, str], ...]:
     """Return the (name without `meta_`, value) pairs to send for a file of this kind (interface section 4.3).
 
-    `fields_table` holds the names of the description and keywords fields by kind. Each name is sent once: an entry of
-    `meta` takes precedence over `description`, `keywords` and `location`. An empty value is not sent.
+    `fields_table` holds the names of the description and keywords fields by kind, `custom_fields` the ids of the custom
+    fields by name; the name of a custom field's pair is its whole form field. Each name is sent once: an entry of
+    `meta` takes precedence over all other keys. An empty value is not sent.
     """
     description, keywords = fields_table[kind]
     joined = ",".join(metadata.keywords) if isinstance(metadata.keywords, tuple) else metadata.keywords
-    fields = {description: metadata.description, keywords: joined, "location": metadata.location, **dict(metadata.meta)}
+    custom = {CUSTOM_FIELD + custom_fields[name]: value for name, value in metadata.custom}
+    fields = {description: metadata.description, keywords: joined, "location": metadata.location}
+    fields |= custom | dict(metadata.meta)
     return tuple((name, value) for name, value in fields.items() if value)
 
 

@@ -22,6 +22,7 @@ _NOT_SENT = re.compile(
     "[\\x00-\\x1f\\x7f-\\x9f/\\\\\\u2028\\u2029\\ud800-\\udfff\\ufffe\\uffff\\U00010000-\\U0010ffff]"
 )
 _CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f]")
+_BLANKS = re.compile(" {2,}")
 
 
 def sent_name(name: bytes) -> str:
@@ -65,16 +66,15 @@ def _matcher(sent: str) -> re.Pattern[str]:
 
 def may_be(sent: str, shown: str) -> bool:
     """Return whether `shown`, a file name in a search answer, may be the name that was sent."""
-    return (
-        _matcher(sent).fullmatch(shown) is not None or _matcher(sent.replace('"', "%22")).fullmatch(shown) is not None
-    )
+    return any(_matcher(name).fullmatch(shown) is not None for name in _spellings(sent))
 
 
 def is_shown_as(sent: str, shown: str) -> bool:
     """Return whether `shown` is the sent name in one of the forms in which a service is known to return it.
 
     These are the name itself, the name with `?` or `_` for each character (or each byte of UTF-8) outside ASCII or
-    ISO-8859-1, its UTF-8 read as ISO-8859-1, and the name with accents folded and all other characters dropped.
+    ISO-8859-1, its UTF-8 read as ISO-8859-1, the name with accents folded and all other characters dropped, and each of
+    these with one blank for several in a row.
     `may_be` accepts any text in place of such characters, and so matches every name that this function matches.
     """
     return is_exactly(sent, shown) or _plain(shown) in _plain_forms(sent)
@@ -87,7 +87,7 @@ def shown_patterns(sent: str) -> frozenset[str]:
 
 def _forms(sent: str) -> set[str]:
     forms = set()
-    for name in (sent, sent.replace('"', "%22")):
+    for name in _spellings(sent):
         read_as_latin = name.encode("utf-8", "replace").decode("iso-8859-1")
         forms |= {
             name,
@@ -98,6 +98,16 @@ def _forms(sent: str) -> set[str]:
             unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode("ascii"),
         }
     return forms
+
+
+@lru_cache(maxsize=4096)
+def _spellings(sent: str) -> frozenset[str]:
+    """Return the name with quotes as `"` and as `%22`, and each also with its runs of blanks folded.
+
+    The database keeps several blanks, and answers show one (observed).
+    """
+    spelled = frozenset({sent, sent.replace('"', "%22")})
+    return spelled | {_BLANKS.sub(" ", name) for name in spelled}
 
 
 @lru_cache(maxsize=4096)

@@ -18,7 +18,7 @@ from xml.etree.ElementTree import fromstring as parse
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
-from assetsync.model import Answer, Fault, Outcome, SentExtent
+from assetsync.model import AddressProbe, Answer, Fault, Outcome, SentExtent
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,9 @@ KEY_HELP = (
     " was refused once may stay refused for a day"
 )
 """The hint for a refused key; the service caches a refusal for up to a day (observed)."""
+
+UPLOAD_ADDRESS_HELP = "correct service.upload_url: it is the address of the index file of your tenant"
+"""The hint for an address for uploads at which something else answers."""
 
 MESSAGES = (
     # A wrong key: seen in the XML, and for search and index alike; with `redirectto` the message is "nosession". A key
@@ -239,6 +242,33 @@ def read_giving_up(left: SentExtent, problem: str, *, changed: bool) -> Outcome:
         return Outcome(Answer.UNSENT, reason=word, detail=problem, fault=Fault.FILE)
     detail = f"{problem}; a part of it had been sent, so the service may have stored a damaged asset"
     return Outcome(Answer.DOUBT, reason=while_sent, detail=detail, fault=Fault.FILE)
+
+
+def not_the_upload_address(address: str, detail: str) -> str:
+    """Return the sentence about an address at which something else answers; `detail` is about its answer."""
+    return f"service.upload_url: what answers at {address} is not the upload operation of the service: {detail}"
+
+
+# These come from a gate or an overload before the service, whatever its address.
+_NOT_OF_AN_ADDRESS = frozenset({408, 413, 429, 502, 503, 504})
+
+
+def read_upload_probe(reply: Reply) -> AddressProbe:
+    """Return what the answer to a form without a file shows of an address for uploads.
+
+    XML of the interface comes from the upload operation, whatever it says of the form or the key. A redirect, an HTML
+    page and a 404 come from something else (observed: a login page). Any other answer proves nothing.
+    """
+    try:
+        _read_fields(reply, None)
+    except _Unreadable as problem:
+        is_page = _kind(reply) == "an HTML page" or b"<html" in reply.body[:_TEXT_LIMIT].lower()
+        is_missing = reply.status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
+        is_redirect = 300 <= reply.status < 400  # noqa: PLR2004 - the class of redirects
+        if is_redirect or is_missing or (is_page and reply.status not in _NOT_OF_AN_ADDRESS):
+            return AddressProbe(is_right=False, detail=str(problem.args[1]))
+        return AddressProbe()
+    return AddressProbe(is_right=True)
 
 
 def _judge(fields: Mapping[str, str], left: SentExtent, retry_after: float | None) -> Outcome:

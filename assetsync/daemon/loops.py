@@ -14,7 +14,17 @@ from contextlib import contextmanager
 import structlog
 
 from assetsync.errors import LedgerDamaged, LedgerError, OutOfResources
-from assetsync.model import Asset, Body, Clock, SearchRequest, Sent, Service, UploadConnection, UploadRequest
+from assetsync.model import (
+    AddressProbe,
+    Asset,
+    Body,
+    Clock,
+    SearchRequest,
+    Sent,
+    Service,
+    UploadConnection,
+    UploadRequest,
+)
 from assetsync.tree.body import TappedBody
 
 
@@ -171,6 +181,11 @@ class HeartbeatService:
     def connection(self) -> UploadConnection | None:
         """Return a connection for the event loop, whose own heartbeat does not depend on a post."""
         return self._service.connection()
+
+    def probe_uploads(self) -> AddressProbe:
+        """Probe the address for uploads; the call is a heartbeat."""
+        self._alive()
+        return self._service.probe_uploads()
 
     @contextmanager
     def search(self, request: SearchRequest) -> Iterator[Iterator[Asset]]:

@@ -77,7 +77,6 @@ class Counts:
     held: int = 0
     unresolved_history: int = 0
     folders: dict[str, dict[State, int]] = field(default_factory=dict)
-    bytes_queued: int = 0
 
     def of(self, *states: State) -> int:
         """Return the sum of the counts of these states."""
@@ -168,7 +167,7 @@ class Reports:
         sql = f"SELECT destfolderid FROM folders WHERE {HELD} AND hold_reason NOT IN {PASSING}"
         held = sum(folders.get(row[0], {}).get(State.QUEUED, 0) for row in self._store.rows(sql, now))
         found = {state: count for state, count in states.items() if count}
-        return Counts(found, sizes[State.VERIFIED], held, unresolved_history, folders, sizes[State.QUEUED])
+        return Counts(found, sizes[State.VERIFIED], held, unresolved_history, folders)
 
     def files(
         self, state: State | None = None, *, history: bool = False, under: bytes | None = None

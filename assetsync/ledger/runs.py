@@ -42,6 +42,9 @@ _REFUSED = "config_refused"
 """The fact in which a process records a new configuration that it rejected while it kept the old one: start, at,
 mistake."""
 
+_UPLOAD_ADDRESS = "upload_address"
+"""The fact that records the address for uploads, and what a probe of it showed: the fields of `UploadAddress`."""
+
 
 class LastScan(NamedTuple):
     """When the whole tree was last scanned, whether it was completely readable, and the paths that were not.
@@ -98,6 +101,19 @@ class Refusal(NamedTuple):
     mistake: str
 
 
+class UploadAddress(NamedTuple):
+    """The address for uploads: the number of uploads stored in all before its first use, and what a probe showed.
+
+    `account` is the service's account at the probe, "" before it. `detail` is why the address is wrong, "" if it is
+    right or unknown.
+    """
+
+    address: str
+    uploads: int
+    account: str = ""
+    detail: str = ""
+
+
 class HeldUp(NamedTuple):
     """Uploads in doubt keep a process from sending queued files, in which start of the ledger and since when.
 
@@ -145,7 +161,7 @@ class Vanished:
         return f"{self.count:,} of {self.known:,} files: {', '.join(named)}{f', {rest:,} from others' if rest else ''}"
 
 
-T = TypeVar("T", LastScan, Pause, Refusal, HeldUp)
+T = TypeVar("T", LastScan, Pause, Refusal, HeldUp, UploadAddress)
 
 
 class Runs:
@@ -241,6 +257,15 @@ class Runs:
             return None
         return _read_as(Refusal, record)
 
+    def note_upload_address(self, address: UploadAddress) -> None:
+        """Record the address for uploads."""
+        self._write(_UPLOAD_ADDRESS, address._asdict())
+
+    def upload_address(self) -> UploadAddress | None:
+        """Return the address for uploads that was recorded last."""
+        record = self._read(_UPLOAD_ADDRESS)
+        return None if record is None else _read_as(UploadAddress, record)
+
     def note_unsettled(self, unsettled: Unsettled) -> None:
         """Record how many files are not settled yet."""
         self._write(_UNSETTLED, asdict(unsettled))
@@ -293,6 +318,10 @@ class HourlyStats:
 
     def __init__(self, store: Database) -> None:
         self._store = store
+
+    def total(self) -> int:
+        """Return the number of uploads that are known to be stored."""
+        return int(self._store.value("SELECT COALESCE(SUM(uploads), 0) FROM hours"))
 
     def last(self, count: int, now: float) -> list[Hour]:
         """Return the last `count` hours, the current hour last; an hour without uploads has zeros."""

@@ -3,8 +3,9 @@
 Comparing the tree with these rows is left to `sync.intake`.
 """
 
+import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -112,6 +113,20 @@ class Versions:
     def current_of(self, path: bytes) -> FileRow | None:
         """Return the current row of one path."""
         return next(iter(files_where(self._store, "path = ? AND wanted = 'yes'", path)), None)
+
+    def may_have_asset(self, row: Known, folders: Collection[str]) -> bool:
+        """Return whether something of a queued or blocked file may be in the service.
+
+        A version of its path has an asset or an upload whose end is open, or a file of its size and time was sent to
+        one of these folders of the service: a renamed file takes over its asset only when its turn comes.
+        """
+        sql = (
+            "SELECT EXISTS (SELECT 1 FROM files f WHERE path = ? AND (assetid IS NOT NULL"
+            " OR EXISTS (SELECT 1 FROM attempts a WHERE a.file_id = f.id AND a.closed_at IS NULL)))"
+            " OR EXISTS (SELECT 1 FROM files WHERE destfolderid IN (SELECT value FROM json_each(?)) AND size = ?"
+            " AND mtime_ns = ? AND assetid IS NOT NULL)"
+        )
+        return bool(self._store.value(sql, row.path, json.dumps([*folders]), row.size, row.mtime_ns))
 
     def enqueue(self, versions: Sequence[NewVersion], now: float, *, due_at: float | None = None) -> list[NewVersion]:
         """Queue new versions, each in place of the current version of its path; return those that were skipped.

@@ -20,6 +20,9 @@ from assetsync.sync.upload.decide import Block, Decision, Gather, Wait
 from assetsync.text import printable
 from assetsync.tree.scan_report import ScanReport
 
+_SENT = ("upload", "replace", "hash")
+"""The actions of a plan that count as an upload."""
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -106,10 +109,11 @@ def report_of(
     )
 
 
-def dry_run(site: Site, planned: Callable[[Planned], None] | None = None) -> Report:
+def dry_run(site: Site, planned: Callable[[Planned], None] = lambda _found: None) -> Report:
     """Return what a run would do; change nothing. Raise RootMissing for a new site without its root.
 
-    `planned` is called with each file that a run would send, block or no longer find.
+    `planned` is called with each file that a run would send, block or no longer find. The counts are those of the same
+    files.
 
     It may run beside a daemon. A renamed, moved or touched file counts as an upload: recognizing it needs its digest,
     and a dry run reads no file.
@@ -117,24 +121,22 @@ def dry_run(site: Site, planned: Callable[[Planned], None] | None = None) -> Rep
     context = site.context
     started = context.clock.steady()
     elsewhere = None
-    plan = None if planned is None else _Plan(site, planned)
+    plan = _Plan(site, planned)
     try:
-        result = site.rescan.dry_run() if plan is None else site.rescan.dry_run(plan.add_scanned)
+        result = site.rescan.dry_run(plan.add_scanned)
     except (RootElsewhere, RootMissing) as error:
         if isinstance(error, RootMissing) and context.ledger.versions.size() == 0:
             raise
         # A run could not scan this tree and would send nothing.
         result, elsewhere = ScanResult(ScanReport()), str(error)
-    if plan is not None:
-        plan.add_vanished(result)
-        plan.add_known()
+    plan.add_missing(result)
+    plan.add_known()
     counts = context.ledger.reports.counts(context.clock.now())
-    would = result.to_send + result.unsettled + counts.of(State.QUEUED)
     report = report_of(
         site,
         result,
         counts,
-        Counted(uploaded=would, bytes_uploaded=result.bytes_to_send + counts.bytes_queued),
+        plan.counted,
         unsettled=Unsettled(result.unsettled, site.settling.overflowed),
         seconds=context.clock.steady() - started,
         coming=result.to_send,
@@ -144,7 +146,10 @@ def dry_run(site: Site, planned: Callable[[Planned], None] | None = None) -> Rep
 
 
 class _Plan:
-    """The files that a run would send, block or no longer find; `planned` is called with each of them once."""
+    """The files that a run would send, block or no longer find; `planned` is called with each of them once.
+
+    `counted` counts those that would be sent.
+    """
 
     def __init__(self, site: Site, planned: Callable[[Planned], None]) -> None:
         self._planned = planned
@@ -152,20 +157,24 @@ class _Plan:
         self._folders = [mapping.destfolderid for mapping in site.plan.mappings.all]
         self._preview = make_preview(site.config, site.context.ledger, site.context.clock)
         self._listed: set[bytes] = set()
+        self.counted = Counted()
 
     def add_scanned(self, found: Planned) -> None:
         """Add a file that the scan found new or changed."""
         # New files are not kept: the ledger holds none of them, and a first import has millions.
         if found.reason != "new":
             self._listed.add(found.path)
-        self._planned(_foreseen(found, self._preview.of_new(found.path, found.destfolderid)))
+        self._add(_foreseen(found, self._preview.of_new(found.path, found.destfolderid)))
 
-    def add_vanished(self, result: ScanResult) -> None:
+    def add_missing(self, result: ScanResult) -> None:
         """Add the files that the scan found gone."""
         for missing in result.not_renamed() if result.vanished else ():
             folder = "" if missing.mapping is None else self._folders[missing.mapping]
             self._listed.add(missing.path)
-            self._planned(Planned("vanished", missing.path, folder, None, "vanished", "its asset stays in the service"))
+            self._add(Planned("vanished", missing.path, folder, None, "vanished", "its asset stays in the service"))
+        if result.report.finished:
+            # Renamed files are added under their new paths, and a run drops files that were never sent.
+            self._listed.update(missing.path for missing in result.missing)
 
     def add_known(self) -> None:
         """Add the files that the ledger holds as queued or blocked, unless they were added before."""
@@ -175,7 +184,13 @@ class _Plan:
                     continue
                 detail = printable(row.detail or row.reason or "waits to be sent")
                 found = Planned(action, row.path, row.destfolderid, row.size, row.reason or str(state), detail)
-                self._planned(_foreseen(found, self._preview.of(row)) if state is State.QUEUED else found)
+                self._add(_foreseen(found, self._preview.of(row)) if state is State.QUEUED else found)
+
+    def _add(self, found: Planned) -> None:
+        if found.action in _SENT:
+            size = self.counted.bytes_uploaded + (found.size or 0)
+            self.counted = self.counted._replace(uploaded=self.counted.uploaded + 1, bytes_uploaded=size)
+        self._planned(found)
 
 
 def _foreseen(found: Planned, decision: Decision | Gather) -> Planned:

@@ -214,6 +214,7 @@ class Reconciler:
         site = self._site
         try:
             site.service_identity.make_sure()
+            site.upload_address_check.step()
             site.resolver.step()
             began = self._clock.steady()
             site.indexer.step()

@@ -6,6 +6,7 @@ left to `upload` and `store`, searching to `search`, the text of the answers to 
 
 import asyncio
 import ipaddress
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -30,6 +31,7 @@ from assetsync.sandbox.store import Store, new_id
 from assetsync.sandbox.upload import (
     LOGIN_NOT_VALID,
     Uploads,
+    boundary_of,
     is_archive,
     is_plain,
     key_is_valid,
@@ -38,6 +40,8 @@ from assetsync.sandbox.upload import (
 
 _UPLOAD: Final = "/razuna/raz1/dam/index.cfm"
 _SEARCH: Final = "/razuna/global/api2/search.cfc"
+_LOGIN: Final = "/razuna/login.cfm"
+_BLANKS: Final = re.compile(" {2,}")
 _LONGEST_HEAD: Final = 8192
 _LONGEST_FORM: Final = 16 * 1024 * 1024
 _LONGEST_AT_ONCE: Final = 256 * 1024  # a longer file is stored in a thread
@@ -79,9 +83,11 @@ class Service:
     async def upload(self, request: Request) -> Response:
         """Answer an upload (interface section 4.3): spool its body, then parse it.
 
-        Parameters may also be in the URL.
+        Parameters may also be in the URL. A form that cannot hold a file is no upload: it is not counted, and only
+        faults that are on for all uploads hit it.
         """
-        active = self._board.take(Operation.UPLOAD)
+        has_file_part = boundary_of(request.headers.get("content-type", "")) is not None
+        active = self._board.take(Operation.UPLOAD) if has_file_part else self._board.constant(Operation.UPLOAD)
         in_url = dict(parse_qsl(request.url.query, keep_blank_values=True))
         content_type = request.headers.get("content-type", "")
         spool = self._store.incoming / new_id()
@@ -125,6 +131,16 @@ class Service:
                 if not limit or announced <= limit:
                     stream.write(data)
         return max(came, announced)
+
+    async def stray(self, request: Request) -> Response:
+        """Answer at an address that is not of the interface."""
+        async for _ in body_of(request):
+            pass
+        if self._settings.strays == "missing":
+            return PlainTextResponse("Not Found", 404)
+        if self._settings.strays == "html" or request.url.path == _LOGIN:
+            return html_answer(answers.LOGIN_PAGE)
+        return Response(b"", 302, {"Location": _LOGIN})
 
     async def search_or_index(self, request: Request) -> Response:
         """Answer searchassets or searchIndex (interface sections 4.1 and 4.2), as GET or with a form body."""
@@ -176,6 +192,8 @@ class Service:
             return self._json(answers.SEARCH_SERVER_DOWN)
         columns, rows = search(self._store, given, origin=origin, settings=self._settings)
         pieces = answers.record_set(columns, rows, given, documented=documented)
+        if self._settings.folds_blanks:
+            pieces = (_BLANKS.sub(" ", piece) for piece in pieces)
         return json_stream(pieces, documented=documented and not self._settings.latin1)
 
     def _json(self, text: str, status: int = 200) -> Response:
@@ -251,6 +269,8 @@ def make_app(settings: SandboxSettings, store: Store, board: FaultBoard) -> ASGI
     routes = [
         Route(_UPLOAD, service.upload, methods=["POST", "GET"]),
         Route(_SEARCH, service.search_or_index, methods=["GET", "POST"]),
+        Route("/razuna", service.stray, methods=["GET", "POST"]),
+        Route("/razuna/{rest:path}", service.stray, methods=["GET", "POST"]),
         *control.routes(),
     ]
     return Gate(Starlette(routes=routes, exception_handlers={UsageError: refusal}), settings)

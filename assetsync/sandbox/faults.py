@@ -96,6 +96,17 @@ class FaultBoard:
             self.requests[operation] += 1
             return self._hitting(operation, None)
 
+    def constant(self, operation: Operation) -> Active:
+        """Return the faults that hit every request for an operation until they are switched off; count nothing."""
+        with self._lock:
+            return {
+                rule.kind: rule
+                for rule in self._rules
+                if rule.operation in (None, operation)
+                and (rule.folder, rule.times, rule.every) == (None, None, 1)
+                and rule.probability == 1
+            }
+
     def take_for(self, folder: str) -> Active:
         """Return the faults that hit the upload into a folder besides those of `take`, and count them down."""
         with self._lock:

@@ -11,7 +11,9 @@ from pydantic.dataclasses import dataclass
 Dialect: TypeAlias = Literal["observed", "documented"]
 IndexMode: TypeAlias = Literal["adds", "noop", "wipes"]
 StartRow: TypeAlias = Literal["row", "page"]
+Strays: TypeAlias = Literal["missing", "redirect", "html"]
 DIALECTS, INDEX_MODES, STARTROWS = get_args(Dialect), get_args(IndexMode), get_args(StartRow)
+STRAYS = get_args(Strays)
 _Seconds: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -32,9 +34,13 @@ class SandboxSettings:
     `startrow` selects what the parameter of that name counts in a search through the index: rows (documented), or
     pages (observed in some releases). With `twice` such a search returns and counts every row twice (observed in some
     releases). Without `md5` no answer has an MD5. With `latin1` the dialect `documented`, too, sends names as
-    ISO-8859-1 with `?` for other characters. With `renames` a workflow stores each upload under a new name and returns
-    this name in `renamefilebody`. With `renditions` a search returns a second row, of a smaller rendition, for each
+    ISO-8859-1 with `?` for other characters. With `folds_blanks` searches show several blanks in a row as one, while
+    the database keeps them (observed). With `renames` a workflow stores each upload under a new name and returns this
+    name in `renamefilebody`. With `renditions` a search returns a second row, of a smaller rendition, for each
     processed picture, unless `showrenditions=false`.
+
+    `strays` selects the answer of the addresses below `/razuna` that are not of the interface: 404, a redirect to a
+    login page, or that page itself (both observed where the path of the tenant was left out).
 
     Raise ValueError for any other value.
     """
@@ -48,10 +54,12 @@ class SandboxSettings:
     dialect: Dialect = "observed"
     index_mode: IndexMode = "noop"
     startrow: StartRow = "row"
+    strays: Strays = "missing"
     twice: bool = False
     renditions: bool = False
     md5: bool = True
     latin1: bool = False
+    folds_blanks: bool = False
     renames: bool = False
     self_index: bool = True
     index_delay: _Seconds = 0.0

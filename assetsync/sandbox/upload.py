@@ -16,6 +16,7 @@ from email.message import Message
 from functools import partial
 from pathlib import Path
 from typing import Final
+from urllib.parse import parse_qsl
 
 from assetsync.sandbox.faults import Active, FaultKind
 from assetsync.sandbox.settings import SandboxSettings
@@ -75,8 +76,15 @@ class Form:
 
 
 def read_form(spool: Path, content_type: str) -> Form:
-    """Parse a spooled body; the file is mapped, so that the kernel can drop its pages from memory at any time."""
+    """Parse a spooled body; the file is mapped, so that the kernel can drop its pages from memory at any time.
+
+    A body of the type application/x-www-form-urlencoded has fields and no file part.
+    """
     boundary = boundary_of(content_type)
+    if content_type.partition(";")[0].strip().lower() == "application/x-www-form-urlencoded":
+        with spool.open("rb") as stream:
+            text = stream.read(_MOST_FIELD_BYTES).decode("utf-8", "replace")
+        return Form(dict(parse_qsl(text, keep_blank_values=True)))
     if not boundary:
         return Form()
     with spool.open("rb") as stream:

@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 import httpx
 
 from assetsync.errors import BadAnswer, KeyRefused, ServiceError, ServiceRefused, ServiceUnreachable
-from assetsync.model import Body, SearchRequest, Sent, UploadRequest
+from assetsync.model import AddressProbe, Body, SearchRequest, Sent, UploadRequest
 from assetsync.service.errors import TRANSPORT_ERRORS, broken, unreachable
 from assetsync.service.index import INDEX_LIMIT, index_call, read_index_answer
 from assetsync.service.records import RecordStream
@@ -95,6 +95,13 @@ class HttpService:
     def connection(self) -> HttpConnection | None:
         """Return a connection for a coroutine of the running event loop, for small files; None through a proxy."""
         return None if self._uploads.by_proxy else self._uploads.connection()
+
+    def probe_uploads(self, url: str | None = None) -> AddressProbe:
+        """Post a form without a file to the address for uploads, or to another one.
+
+        Never raises for anything that the network or the service does.
+        """
+        return self._uploads.probe(self._uploads.url if url is None else httpx.URL(url))
 
     @contextmanager
     def search(self, request: SearchRequest, wire: Wire = "row") -> Iterator[RecordStream]:

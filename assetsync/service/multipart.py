@@ -12,6 +12,8 @@ from functools import lru_cache
 from typing import Literal
 from urllib.parse import quote, urlencode
 
+from assetsync.config.document.fields import Unusable
+from assetsync.config.document.metadata import form_field
 from assetsync.errors import FileChanged, UsageError
 from assetsync.model import Body, SentExtent, UploadRequest
 
@@ -25,7 +27,6 @@ _KEPT = 32
 """Cached forms without the parts that differ by file: enough for a few folders."""
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,70}")
-_META_NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
 # `"` must be sent as %22, because `\"` makes the upload fail (observed). A backslash at the end of a name would form
 # `\"` with the closing quote. The service takes the text before a slash for a folder.
 _UNSAFE_IN_NAME = re.compile(r'[\x00-\x1f\x7f-\x9f"\\/]')
@@ -99,11 +100,11 @@ def parameters(
     if request.meta:
         fields += [("metadata", "1"), ("meta_lang_id_r", request.language)]
         for name, value in request.meta:
-            if not _META_NAME.fullmatch(name) or name.lower() == "lang_id_r":
-                raise UsageError(
-                    f"the metadata field {name!r} cannot be sent", hint="use 1 to 64 letters, digits and _"
-                )
-            fields.append((f"meta_{name}", value))
+            try:
+                fields.append((form_field(name), value))
+            except Unusable as exc:
+                problem = f"the metadata field {name!r} cannot be sent"
+                raise UsageError(problem, hint="use 1 to 64 letters, digits and _") from exc
     if options.skip_event:
         fields.append(("skip_event", ",".join(options.skip_event)))
     if options.debug:

@@ -8,13 +8,21 @@ import time
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
+from urllib.parse import urlencode
 from weakref import WeakSet
 
 import httpx
 
-from assetsync.core.outcome import ANSWER_LIMIT, Reply, read_giving_up, read_silence, read_upload_answer
+from assetsync.core.outcome import (
+    ANSWER_LIMIT,
+    Reply,
+    read_giving_up,
+    read_silence,
+    read_upload_answer,
+    read_upload_probe,
+)
 from assetsync.errors import AssetsyncError, FileChanged, OutOfResources, UsageError
-from assetsync.model import Answer, Body, Fault, Outcome, Sent, SentExtent, UploadRequest
+from assetsync.model import AddressProbe, Answer, Body, Fault, Outcome, Sent, SentExtent, UploadRequest
 from assetsync.service.errors import TRANSPORT_ERRORS, unreachable
 from assetsync.service.multipart import Framed, Sending, frame
 from assetsync.service.redaction import Redaction
@@ -22,6 +30,8 @@ from assetsync.service.transport import HEADERS, ServiceSettings, Transport, add
 from assetsync.service.upload_connection import Line, Target, has_marked_end, header_text, request_head
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_PROBE_PATIENCE = 15.0
+"""Seconds for each part of the answer to a probe: what takes longer proves nothing."""
 
 
 class Uploads:
@@ -69,6 +79,24 @@ class Uploads:
         except (*TRANSPORT_ERRORS, AssetsyncError) as exc:
             return upload.failed(exc)
         return upload.answered(response.status_code, response.headers.raw, content)
+
+    def probe(self, url: httpx.URL) -> AddressProbe:
+        """Post a form without a file, and without a folder to store it in, to an address.
+
+        It follows no redirect. The key is in the body with either credential, so that no log of addresses holds it.
+        """
+        form = urlencode({"fa": "c.apiupload", self._credential: self._key}).encode("ascii")
+        headers = {**HEADERS, "Content-Type": "application/x-www-form-urlencoded"}
+        request = httpx.Request(
+            "POST", url, headers=headers, content=form, extensions=self._transport.waits(_PROBE_PATIENCE)
+        )
+        try:
+            with closing(self._transport.handle_request(request)) as response:
+                content = _read_answer(response.iter_raw(), _PROBE_PATIENCE)
+        except TRANSPORT_ERRORS:
+            return AddressProbe()
+        content_type = header_text(response.headers.raw, b"content-type")
+        return read_upload_probe(Reply(response.status_code, content_type, content))
 
     def connection(self) -> "HttpConnection":
         """Return a connection for one coroutine of the running event loop."""

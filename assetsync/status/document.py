@@ -68,6 +68,7 @@ def as_object(status: SiteStatus) -> dict[str, Any]:
         "drift": [Finding.of(row, reason_of(row), row.drift).as_object() for row in status.drifted],
         "drift_count": status.drift_count,
         "index_stopped": status.index_stopped,
+        "wrong_address": status.wrong_address,
         "without_room": status.without_room,
         "config_refused": None
         if status.refused is None

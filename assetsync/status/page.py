@@ -214,6 +214,7 @@ def _said(status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
         "unreadable": None if status.unreadable is None else _shown(status.unreadable),
         "undecided": [_shown(folder) for folder in status.undecided],
         "index_stopped": None if status.index_stopped is None else _shown(status.index_stopped),
+        "wrong_address": None if status.wrong_address is None else _shown(status.wrong_address),
         "blocked": [_blocked(group) for group in status.blocked_groups],
         "doubts": [_named(row, row.detail or row.reason) for row in status.doubts],
         "more_doubts": max(0, status.in_doubt - len(status.doubts)),

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from assetsync.core.brake_hints import released_by
+from assetsync.core.outcome import UPLOAD_ADDRESS_HELP
 from assetsync.errors import OutOfResources
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import Pause
@@ -74,6 +75,7 @@ def _urgency(status: SiteStatus) -> str:
     needs += [f"{unread(status)} unreadable"] * (status.unreadable is not None)
     needs += ["ledger disk full"] * (status.without_room is not None)
     needs += ["indexing stopped"] * (status.index_stopped is not None)
+    needs += ["wrong upload address"] * (status.wrong_address is not None)
     opens = sent_from(status)
     waits = "" if opens is None else f", sent {opens}"
     pending = status.pending - status.not_read_back
@@ -302,6 +304,7 @@ def leftovers(status: SiteStatus) -> Iterator[str]:
     if status.unreadable is not None:
         yield f"unreadable: {status.unreadable}: nothing in it is sent, and nothing in it counts as deleted"
         yield "    give assetsync's user read permission: assetsync check, run as that user, names all"
+    yield from _wrong_address(status)
     if status.in_doubt:
         yield (f"in doubt: {status.in_doubt:,}, assetsync looks each up until it is decided: assetsync doubt list")
     if status.not_read_back:
@@ -314,6 +317,13 @@ def leftovers(status: SiteStatus) -> Iterator[str]:
         yield "    correct it, then reload (systemctl reload, or SIGHUP)"
     if status.index_stopped is not None:
         yield f"indexing stopped: {printable(status.index_stopped)}"
+
+
+def _wrong_address(status: SiteStatus) -> Iterator[str]:
+    """Yield why the address for uploads is not the service's, if it is known, with the next step."""
+    if status.wrong_address is not None:
+        yield f"wrong upload address: {printable(status.wrong_address)}"
+        yield f"    {UPLOAD_ADDRESS_HELP}"
 
 
 def _drifted(status: SiteStatus) -> Iterator[str]:

@@ -85,7 +85,8 @@ class SiteStatus:
     not show the present. `sends_from`: when `upload.window` opens, while it is shut and files are queued. `reads_back`:
     whether the daemon's schedule reads stored files back. `refused`: the new configuration that the running process
     rejected. `vanished`: the scans of the last week that found files gone, the newest last. `blocked_groups`: blocked
-    files by reason, each group with its first files; only the page has them. Times are in seconds since the epoch.
+    files by reason, each group with its first files; only the page has them. `wrong_address`:
+    why the address for uploads is not the service's. Times are in seconds since the epoch.
     """
 
     site: str
@@ -115,6 +116,7 @@ class SiteStatus:
     vanished: tuple[Vanished, ...] = ()
     blocked_groups: tuple[BlockedGroup, ...] = ()
     held_up: HeldUp | None = None
+    wrong_address: str | None = None
 
     @property
     def vanished_lately(self) -> Vanished | None:
@@ -175,7 +177,7 @@ class SiteStatus:
         trouble = self.paused or self.ended_by
         key_refused = trouble is not None and trouble.reason == "key_refused"
         asks = self.brakes, self.missing_folders, self.unreadable, key_refused, self.without_room, self.index_stopped
-        if self.counts.of(State.BLOCKED) or any(asks):
+        if self.counts.of(State.BLOCKED) or any(asks) or self.wrong_address is not None:
             return Level.NEEDS_YOU
         return Level.IN_SYNC if self.in_sync and trouble is None else Level.UNDER_WAY
 
@@ -216,7 +218,16 @@ def read_status(config: SiteConfig, ledger: LedgerView, now: float, *, running: 
         refused=ledger.runs.refusal_at_hand() if running else None,
         vanished=ledger.runs.vanished(now),
         held_up=ledger.runs.held_up_at_hand() if running and counts.of(State.QUEUED) else None,
+        wrong_address=wrong_address(config, ledger),
     )
+
+
+def wrong_address(config: SiteConfig, ledger: LedgerView) -> str | None:
+    """Return why the address for uploads is not the service's; None once an upload there was accepted."""
+    known = ledger.runs.upload_address()
+    if known is None or not known.detail or known.address != config.service.upload_url:
+        return None
+    return None if ledger.hourly_stats.total() > known.uploads else known.detail
 
 
 def undecided_folders(config: SiteConfig, ledger: LedgerView) -> tuple[str, ...]:

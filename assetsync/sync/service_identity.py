@@ -16,7 +16,17 @@ from assetsync.errors import KeyRefused, ServiceElsewhere, ServiceError
 from assetsync.ledger.assets import INDEX_STOPPED, KnownAsset
 from assetsync.ledger.file.facts import SERVICE
 from assetsync.ledger.ledger import Ledger
-from assetsync.model import Asset, Body, Clock, SearchRequest, Sent, Service, UploadConnection, UploadRequest
+from assetsync.model import (
+    AddressProbe,
+    Asset,
+    Body,
+    Clock,
+    SearchRequest,
+    Sent,
+    Service,
+    UploadConnection,
+    UploadRequest,
+)
 from assetsync.sync.brakes import BrakeControl
 from assetsync.sync.folder_backoff import Repeating
 from assetsync.sync.lookups import by_id, is_shown
@@ -86,6 +96,10 @@ class ServiceIdentity:
     def connection(self) -> UploadConnection | None:
         """Return a connection for uploads; `make_sure` was called when the file was prepared."""
         return self._service.connection()
+
+    def probe_uploads(self) -> AddressProbe:
+        """Probe the address for uploads."""
+        return self._service.probe_uploads()
 
     def search(self, request: SearchRequest) -> AbstractContextManager[Iterator[Asset]]:
         """Open one search. Raise as `make_sure` does, too."""

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -176,6 +177,21 @@ def site(tmp_path: Path, sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -
     made = Site(tmp_path / "site", sandbox, capsys)
     yield made
     made.end()
+
+
+@pytest.fixture
+def make_site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Site]]:
+    """Make a site for a sandbox of these settings."""
+    with ExitStack() as open_ones:
+
+        def make(**settings: object) -> Site:
+            given = {"api_key": KEY, "folders": {PHOTOS: "photos", PAPERS: "papers"}} | settings
+            running = open_ones.enter_context(Sandbox(SandboxSettings(**given)))
+            made = Site(tmp_path / f"site-{running.port}", running, capsys)
+            open_ones.callback(made.end)
+            return made
+
+        yield make
 
 
 @pytest.fixture(autouse=True)

@@ -65,12 +65,37 @@ def test_queued_file_changed_again_is_listed_once(tree):
     assert [(each["action"], each["size"]) for each in objects if each["path"] == "photos/new.jpg"] == [("replace", 27)]
 
 
-def test_queued_file_now_gone_is_listed_once(tree):
+def test_queued_file_now_gone_is_not_listed(tree):
     tree.nowhere()
     tree.run("reconcile", "--wait", "0s")
     (tree.photos / "new.jpg").unlink()
     objects = tree.run("reconcile", "--dry-run", "--list", "--json").objects
-    assert [each["action"] for each in objects if each["path"] == "photos/new.jpg"] == ["vanished"]
+    assert [each["action"] for each in objects if each["path"] == "photos/new.jpg"] == []
+
+
+def counts_agree(site):
+    objects = site.run("reconcile", "--dry-run", "--list", "--json").objects
+    sent = [each["size"] for each in objects if each["action"] in ("upload", "replace", "hash")]
+    said = site.run("reconcile", "--dry-run", "--json").only
+    assert (said["uploaded"], said["bytes_uploaded"]) == (len(sent), sum(sent))
+    assert said["vanished"] == len([each for each in objects if each["action"] == "vanished"])
+    return len(sent)
+
+
+def test_counts_agree_with_the_list(tree):
+    assert counts_agree(tree) == 4
+    assert "would upload at most 4 files" in tree.run("reconcile", "--dry-run").out
+
+
+def test_counts_of_known_files_agree_with_the_list(tree):
+    tree.nowhere()
+    tree.run("reconcile", "--wait", "0s")
+    tree.write("new.jpg", b"changed while it was queued")
+    tree.write("later.jpg", b"its sidecar breaks while it is queued")
+    tree.run("reconcile", "--wait", "0s")
+    tree.write("later.jpg.yaml", b"keywords: [")
+    (tree.photos / "touched.jpg").unlink()
+    assert counts_agree(tree) == 3
 
 
 def test_list_changes_nothing(tree):

@@ -25,12 +25,15 @@ from assetsync.core.metadata import (
 from assetsync.errors import SidecarError
 from assetsync.model import Metadata, UploadOptions
 
+CUSTOM = {"Photographer": "E0F9560F-5E76", "Agency": "A1"}
+
 FULL = """\
 description: The old harbour at dawn
 keywords: [harbour, dawn, 2026]
 location: Tromsø, NO
 language: 1
 meta: {img_headline: Harbour}
+custom: {Photographer: Ansel}
 upload: {upl_template: "7", skip_event: [on_file_add], zip_extract: false}
 """
 
@@ -42,7 +45,7 @@ def either_parser(request, monkeypatch):
 
 
 def parse(text):
-    return parse_sidecar(text.encode(), "a/photo.jpg.yaml")
+    return parse_sidecar(text.encode(), "a/photo.jpg.yaml", CUSTOM)
 
 
 def test_every_key_of_a_sidecar_is_read():
@@ -52,13 +55,14 @@ def test_every_key_of_a_sidecar_is_read():
         location="Tromsø, NO",
         language="1",
         meta=(("img_headline", "Harbour"),),
+        custom=(("Photographer", "Ansel"),),
         zip_extract=False,
         skip_event=("on_file_add",),
         upl_template="7",
     )
 
 
-@pytest.mark.parametrize("text", ["", "# nothing yet\n", "---\n", "\ufeff", "{}", "meta:\nupload:\n"])
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "---\n", "\ufeff", "{}", "meta:\ncustom:\nupload:\n"])
 def test_sidecar_without_values_is_empty(text):
     assert parse(text) == Metadata()
 
@@ -161,6 +165,11 @@ class TestFidelity:
         ("meta: {a-b: 1}\n", 1, 8, "meta.a-b: it is not a valid name of a metadata field"),
         (f"meta: {{{'a' * 65}: 1}}\n", 1, 8, "it is not a valid name of a metadata field"),
         ("meta: {a: [1]}\n", 1, 8, "meta.a: it must be one text"),
+        ("meta: {metacf_a_b-c: 1}\n", 1, 8, "meta.metacf_a_b-c: it is not a valid name of a metadata field"),
+        ("\ncustom: {Genre: 1}\n", 2, 10, "custom.Genre: no custom field has this name: add it with its id to service"),
+        ("custom: {Fotographer: 1}\n", 1, 10, "no custom field has this name: did you mean `Photographer`?"),
+        ("custom: {Photographer: [1]}\n", 1, 10, "custom.Photographer: it must be one text"),
+        ("custom: 1\n", 1, 1, "custom: it must be a group"),
         ("description: [a]\n", 1, 1, "description: it must be one text"),
         ("keywords: {a: b}\n", 1, 1, "keywords: it must be a list of texts, or one text"),
         ("keywords: [a, [b]]\n", 1, 1, "keywords: it must be a list of texts, or one text"),
@@ -314,6 +323,25 @@ def test_meta_field_is_sent_once():
     assert form_fields(said, "img", METADATA_FIELDS) == (("img_description", "special"),)
 
 
+def test_custom_field_is_its_own_form_field():
+    said = Metadata(custom=(("Photographer", "Ansel"),), meta=(("metacf_B-2", "x"),))
+    expected = (("metacf_E0F9560F-5E76", "Ansel"), ("metacf_B-2", "x"))
+    assert form_fields(said, "img", METADATA_FIELDS, CUSTOM) == expected
+
+
+def test_meta_takes_precedence_over_custom():
+    said = Metadata(custom=(("Agency", "by name"),), meta=(("metacf_A1", "by id"),))
+    assert form_fields(said, "img", METADATA_FIELDS, CUSTOM) == (("metacf_A1", "by id"),)
+
+
+def test_custom_fields_merge_by_name():
+    levels = [
+        Metadata(custom=(("Agency", "a"), ("Photographer", "p"))),
+        parse('custom: {Agency: b, Photographer: ""}\n'),
+    ]
+    assert form_fields(merge(levels), "doc", METADATA_FIELDS, CUSTOM) == (("metacf_A1", "b"),)
+
+
 def test_empty_text_clears_inherited_value():
     merged = merge([Metadata(description="folder"), parse('description: ""\n')])
     assert form_fields(merged, "img", METADATA_FIELDS) == ()
@@ -338,8 +366,15 @@ def test_config_table_overrides_field_names():
     ],
 )
 def test_placeholders_name_parts_of_the_path(text, path, expected):
-    said = Metadata(description=text, location=text, meta=(("img_x", text),))
-    assert expand(said, path) == Metadata(description=expected, location=expected, meta=(("img_x", expected),))
+    said = Metadata(description=text, location=text, meta=(("img_x", text),), custom=(("Agency", text),))
+    filled = Metadata(
+        description=expected, location=expected, meta=(("img_x", expected),), custom=(("Agency", expected),)
+    )
+    assert expand(said, path) == filled
+
+
+def test_placeholder_in_custom_field_alone_is_replaced():
+    assert expand(Metadata(custom=(("Agency", "{stem}"),)), b"a.jpg").custom == (("Agency", "a"),)
 
 
 @pytest.mark.parametrize("keywords", [("photo", "{dirs}"), "photo,{dirs}"])
@@ -393,6 +428,14 @@ def test_digest_ignores_the_order_of_values():
 )
 def test_digest_depends_on_every_value(other):
     assert other != digest([("a", "1")], UploadOptions())
+
+
+def test_digest_of_earlier_releases_still_holds():
+    said = Metadata(description="d", keywords=("a", "b"), location="l", meta=(("img_headline", "h"),))
+    options = UploadOptions(skip_event=("on_file_add",), upl_template="7")
+    sent = form_fields(said, "img", METADATA_FIELDS, CUSTOM)
+    assert digest(sent, options, "2") == "b4629190eb3bb84c32de7fb7b2bd09685d4b1c4b346dc18a753d40cbef34013d"
+    assert digest((), UploadOptions()) == "93ebd861eb671e029b7e95725bec5be33d0a279c8eb9144cf6e84789618eaaec"
 
 
 def test_language_defaults_to_english():

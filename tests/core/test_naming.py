@@ -31,6 +31,10 @@ from assetsync.service.search import like_pattern
         ("a\nb", "a\nb", True),
         ("été.jpg", "t.jpg", True),
         ("été.jpg", "e.jpg", False),
+        ("a  b.jpg", "a  b.jpg", True),
+        ("a  b.jpg", "a b.jpg", True),
+        ("a b.jpg", "a  b.jpg", False),
+        ("a   b é.jpg", "a b e.jpg", True),
     ],
 )
 def test_name_may_be_rewritten_by_service(sent, shown, expected):
@@ -55,6 +59,10 @@ def test_name_may_be_rewritten_by_service(sent, shown, expected):
         ("日.txt", "??.txt", False),
         ("日.txt", "readme.txt", False),
         ("a.jpg", "b.jpg", False),
+        ("a  b.jpg", "a b.jpg", True),
+        ("a  b.jpg", "a_b.jpg", True),
+        ('a  "é   日.jpg', "a %22é ?.jpg", True),
+        ("a b.jpg", "a  b.jpg", False),
     ],
 )
 def test_forms_in_which_a_name_comes_back(sent, shown, expected):
@@ -108,6 +116,7 @@ def test_every_name_may_be_itself(name):
         ("é.jpg", "è.jpg", "è.jpg", True),
         ("é.jpg", "x.jpg", "x.jpg", True),
         ("é.jpg", "x.jpg", "É.jpg", False),
+        ("a  b.jpg", "a b.jpg", "a b.jpg", True),
     ],
 )
 def test_asset_belongs_to_the_closer_name(mine, other, shown, expected):

@@ -13,9 +13,10 @@ from assetsync.core.outcome import (
     read_giving_up,
     read_silence,
     read_upload_answer,
+    read_upload_probe,
     refuses_key,
 )
-from assetsync.model import Answer, Fault, SentExtent
+from assetsync.model import AddressProbe, Answer, Fault, SentExtent
 
 WIRE = Path(__file__).parent.parent / "wire"
 ASKED = "http://127.0.0.1:18080/razuna/done.html"
@@ -368,3 +369,31 @@ def test_key_message_is_known_everywhere():
 def test_detail_explains_the_http_status(status, means):
     detail = read_upload_answer(Reply(status, "text/html", b"<html>"), SentExtent.ALL).detail
     assert detail.startswith(f"the answer was HTTP status {status}{means}; all of the upload had been sent")
+
+
+# ── the probe of an address ──
+
+PAGE = b"<!DOCTYPE html>\n<html><body>Login</body></html>"
+
+
+@pytest.mark.parametrize(
+    ("reply", "is_right", "detail"),
+    [
+        (recorded("upload-no-filedata"), True, ""),
+        (recorded("upload-wrong-key"), True, ""),
+        (recorded("upload-success"), True, ""),
+        (Reply(302, location="/login.cfm"), False, "the answer was an unexpected redirect (HTTP status 302)"),
+        (Reply(200, "text/html;charset=ISO-8859-1", PAGE), False, "the answer was an HTML page, not the service's XML"),
+        (recorded("search-no-method"), False, "the answer was HTTP status 500"),
+        (Reply(404, "text/plain", b"Not Found"), False, "the answer was HTTP status 404"),
+        (Reply(403, "text/html", PAGE), False, "the answer was HTTP status 403"),
+        (Reply(502, "text/html", PAGE), None, ""),
+        (Reply(503, "text/html", PAGE), None, ""),
+        (Reply(429, "text/html", PAGE), None, ""),
+        (Reply(500, "text/plain", b""), None, ""),
+        (Reply(200, "application/xml", b'<?xml version="1.0"?>\n<Response><responsecode>1'), None, ""),
+        (Reply(200, "", b""), None, ""),
+    ],
+)
+def test_answer_to_probe_judges_the_address(reply, is_right, detail):
+    assert read_upload_probe(reply) == AddressProbe(is_right, detail)

@@ -11,7 +11,7 @@ import pytest
 from assetsync.daemon.work import Work
 from assetsync.errors import LedgerError
 from assetsync.ledger.folders import Hold
-from assetsync.model import UploadRequest
+from assetsync.model import AddressProbe, UploadRequest
 from assetsync.status.site_status import read_status
 from tests.world import PROBE
 
@@ -342,3 +342,13 @@ def test_health_check_waits_for_no_other_look_up(make_world):
     work.recover()
     assert world.site.circuit_breaker.pause is None
     assert [search.searchfor for search in world.service.searches] == [PROBE]
+
+
+def test_wrong_upload_address_is_found(make_world):
+    world = make_world()
+    world.service.probed = AddressProbe(is_right=False, detail="the answer was HTTP status 404")
+    world.service.script.append("lost_before")
+    world.write("a")
+    world.scan_and_send()
+    Work(world.site, idle=0.0).tend()
+    assert read_status(world.site.config, world.ledger, world.clock.now()).wrong_address is not None

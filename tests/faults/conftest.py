@@ -123,10 +123,14 @@ class Front:
                 return
             data += piece
         head, _, rest = data.partition(b"\r\n\r\n")
+        exchange = Exchange(conn, head, rest, self._backend)
         upload = b"index.cfm" in head.split(b"\r\n", 1)[0]
+        if upload and b"multipart/form-data" not in head:
+            # The probe of the address for uploads, which holds no file.
+            conn.sendall(exchange.pass_on())
+            return
         self.seen.append("upload" if upload else "lookup")
         scripts = self.uploads if upload else self.lookups
-        exchange = Exchange(conn, head, rest, self._backend)
         if scripts:
             scripts.popleft()(exchange)
         else:

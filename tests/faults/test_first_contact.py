@@ -95,6 +95,15 @@ def test_renamed_upload_without_answer_is_not_sent_again(make_place, make_front)
     expect_one_of_each(place, ("a.bin",))
 
 
+def test_folded_blanks_do_not_hide_a_lost_upload(make_place, make_front):
+    place = make_place(md5=False, folds_blanks=True)
+    front = make_front(place)
+    place.write("a  b.bin", b"the file of the doubt")
+    front.uploads.append(lost_by(lambda body: body))
+    report = place.reconcile()
+    assert (report.in_sync, place.copies()) == (True, {"a  b.bin": 1})
+
+
 def test_rebuilt_ledger_waits_for_processing(make_place):
     place = make_place(processing_delay=2.0)
     fill(place)

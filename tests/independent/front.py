@@ -49,6 +49,9 @@ class Front(BaseHTTPRequestHandler):
 
     def _upload(self) -> None:
         service, length = self.service, int(self.headers.get("Content-Length") or 0)
+        if self.headers.get("Content-Type") == "application/x-www-form-urlencoded":
+            self._answer(service.form_without_file(_pairs(self.rfile.read(length).decode())))
+            return
         if service.dialect.refuses_early and service.exceeds(length):
             self.close_connection = True
             self._answer(service.too_large())

@@ -112,6 +112,13 @@ class Service:
 
     # -- upload, interface section 4.3 ---------------------------------------------------------------------------------
 
+    def form_without_file(self, said: dict[str, str]) -> Answer:
+        """Refuse a form that can hold no file; it is no upload."""
+        if said.get("fa") != "c.apiupload":
+            self.complain(f"a form of {sorted(said)}")
+        is_known = KEY in {said.get("api_key"), said.get("sessiontoken")}
+        return self._xml(1, "Missing 'filedata' parameter" if is_known else BAD_KEY)
+
     def upload(self, content_type: str, body: bytes, *, whole: bool) -> Answer:
         form = read_form(content_type, body, whole=whole)
         self.complaints += form.complaints

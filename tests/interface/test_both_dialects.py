@@ -265,3 +265,11 @@ class TestIndexAndUpload:
             result = site.run(*words)
             assert result.code == 3
             assert "refuses the API key" in result.err
+
+
+def test_folded_blanks_are_no_rename(make_site, dialect):
+    site = make_site(dialect=dialect, folds_blanks=True)
+    site.write("a  b   c.txt")
+    result = site.run("reconcile", "--json")
+    assert result.only["verified"] == 1
+    assert "renames uploads" not in result.err

@@ -91,6 +91,54 @@ def test_sidecar_overrides_the_mapping(make_site):
     assert (other["meta_aud_description"], other["meta_aud_keywords"]) == ("A photos of other", "fjord")
 
 
+ANSEL = "E0F9560F-5E76-4807-8CE3AC0B369B4C5C"
+
+
+def test_custom_fields_are_sent_and_found(make_site):
+    site = make_site()
+    configure(
+        site,
+        "metadata: {custom: {Agency: A, Photographer: N}}",
+        f"custom_fields: {{Photographer: {ANSEL}, Agency: A1}}",
+    )
+    site.write("_folder.yaml", b"custom: {Photographer: Nobody}")
+    site.write("pier.jpg")
+    site.write("pier.jpg.yaml", b"custom: {Photographer: Ansel}")
+    site.write("plain.jpg")
+    site.write("bad.jpg")
+    site.write("bad.jpg.yaml", b"custom: {Fotograf: Ansel}")
+    assert site.run("reconcile", "--json").only["verified"] == 2
+    metadata = {"zip_extract": "0", "metadata": "1", "meta_lang_id_r": "1", "metacf_A1": "A"}
+    assert given_to(site, "pier.jpg") == metadata | {f"metacf_{ANSEL}": "Ansel"}
+    assert given_to(site, "plain.jpg") == metadata | {f"metacf_{ANSEL}": "Nobody"}
+    found = site.run("search", "--custom-field", f"{ANSEL}=Ansel", "--json").objects
+    assert [asset["filename"] for asset in found] == ["pier.jpg"]
+    assert f"metadata: metacf_{ANSEL} = Ansel" in site.run("explain", "photos/pier.jpg").out
+    mistake = "photos/bad.jpg.yaml, line 1, column 10: custom.Fotograf: no custom field has this name"
+    assert mistake in site.run("explain", "photos/bad.jpg").out
+    assert mistake in site.run("check").out
+
+
+def test_changed_custom_field_is_drift(make_site):
+    site = make_site()
+    configure(site, "", f"custom_fields: {{Photographer: {ANSEL}}}")
+    site.write("pier.jpg")
+    site.write("pier.jpg.yaml", b"custom: {Photographer: Ansel}")
+    site.run("reconcile")
+    assert site.run("drift list", "--json").objects == []
+    site.write("pier.jpg.yaml", b"custom: {Photographer: Edward}")
+    site.run("reconcile")
+    (drifted,) = site.run("drift list", "--json").objects
+    assert drifted["metadata"] == {f"metacf_{ANSEL}": "Edward"}
+
+
+def test_custom_field_is_uploaded_by_hand(make_site):
+    site = make_site()
+    path = site.write("pier.jpg")
+    assert site.run("upload", "--folder", PHOTOS, "--meta", f"metacf_{ANSEL}=Ansel", str(path)).code == 0
+    assert given_to(site, "pier.jpg")[f"metacf_{ANSEL}"] == "Ansel"
+
+
 def test_sidecar_cannot_set_delivery_options(make_site):
     site = make_site()
     for number, name in enumerate(("debug: true", "emailto: x@example.com", "redirectto: http://x/", "fa: x")):

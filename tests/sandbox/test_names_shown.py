@@ -23,3 +23,11 @@ def test_workflow_renames_and_says_so(make_caller, sent, ending):
     caller = make_caller(renames=True)
     (body,) = re.findall(r"<renamefilebody><!\[CDATA\[(.+)\]\]>", caller.upload(sent).text)
     assert [row["filename"] for row in caller.found("%", dbdirect="true")] == [body + ending]
+
+
+@pytest.mark.parametrize(("folds", "shown"), [(False, "a  b   c.txt"), (True, "a b c.txt")])
+def test_search_may_fold_blanks(make_caller, folds, shown):
+    caller = make_caller(folds_blanks=folds)
+    caller.upload("a  b   c.txt")
+    assert [row["filename"] for row in caller.found("a__b___c.txt", dbdirect="true")] == [shown]
+    assert [asset.filename for asset in caller.sandbox.assets()] == ["a  b   c.txt"]

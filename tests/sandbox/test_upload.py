@@ -3,6 +3,9 @@ import re
 
 import pytest
 
+from assetsync.sandbox import FaultKind, FaultRule, Operation
+from tests.sandbox.conftest import FOLDER, KEY
+
 
 def test_stored_bytes_equal_sent_bytes(caller):
     content = bytes(range(256)) * 1000
@@ -175,3 +178,44 @@ def test_unrecorded_upload_leaves_no_file(caller):
     stored._writer.execute("DROP TABLE assets")
     assert caller.upload().status_code == 500
     assert [*stored.content("x").parent.iterdir(), *stored.incoming.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("key", "message"), [(KEY, "Missing &apos;filedata&apos; parameter"), ("wrong-key", "Login not valid!")]
+)
+def test_form_without_file_stores_nothing(caller, key, message):
+    answer = caller.http.post(
+        caller.sandbox.upload_url, data={"fa": "c.apiupload", "api_key": key, "destfolderid": FOLDER, "filedata": "x"}
+    )
+    assert answer.headers["content-type"] == "application/xml;charset=UTF-8"
+    assert message.replace("&apos;", "'") in answer.text
+    assert caller.sandbox.assets() == []
+    assert caller.http.get(f"{caller.sandbox.address}/_sandbox/log").json()["upload"] == 0
+
+
+def test_form_without_file_uses_up_no_fault(caller):
+    lost = FaultRule(kind=FaultKind.STATUS, operation=Operation.UPLOAD, status=500, times=1)
+    caller.sandbox.set_faults(lost)
+    form = {"fa": "c.apiupload", "api_key": KEY}
+    assert caller.http.post(caller.sandbox.upload_url, data=form).status_code == 200
+    assert [caller.upload().status_code, caller.upload().status_code] == [500, 200]
+    caller.sandbox.set_faults(FaultRule(kind=FaultKind.KEY_REFUSED))
+    assert "Login not valid!" in caller.http.post(caller.sandbox.upload_url, data=form).text
+
+
+@pytest.mark.parametrize("path", ["", "/", "/index.cfm"])
+@pytest.mark.parametrize(
+    ("strays", "status", "kind", "location"),
+    [
+        ("missing", 404, "text/plain; charset=utf-8", None),
+        ("redirect", 302, None, "/razuna/login.cfm"),
+        ("html", 200, "text/html;charset=ISO-8859-1", None),
+    ],
+)
+def test_address_without_tenant_is_no_upload(make_caller, path, strays, status, kind, location):
+    caller = make_caller(strays=strays)
+    answer = caller.http.post(caller.sandbox.base_url + path, data={"fa": "c.apiupload", "api_key": KEY})
+    found = answer.status_code, answer.headers.get("content-type"), answer.headers.get("location")
+    assert found == (status, kind, location)
+    if location:
+        assert "name='pass'" in caller.http.get(caller.sandbox.address + location).text

@@ -5,6 +5,7 @@ import logging
 import socket
 import threading
 import time
+from urllib.parse import parse_qs
 
 import pytest
 from pydantic import SecretStr
@@ -19,7 +20,7 @@ from assetsync.errors import (
     ServiceUnreachable,
     UsageError,
 )
-from assetsync.model import Answer, Fault, SearchRequest, SentExtent, UploadOptions
+from assetsync.model import AddressProbe, Answer, Fault, SearchRequest, SentExtent, UploadOptions
 from assetsync.service.client import HttpService, ServiceSettings
 from assetsync.sync.folder_backoff import code_and_wait
 from tests.scarcity import no_descriptors
@@ -760,3 +761,42 @@ def test_answer_cookies_are_not_returned(serve, connect, make_body, make_request
     for _ in range(2):
         service.upload(make_request(), make_body(b"x"))
     assert b"JSESSIONID" not in seen[1][0]
+
+
+@pytest.mark.parametrize("credential", ["api_key", "sessiontoken"])
+def test_probe_posts_neither_file_nor_folder(serve, connect, wire_tools, recorded, credential):
+    seen = []
+
+    def script(conn):
+        seen.append(wire_tools.request(conn))
+        conn.sendall(wire_tools.http(recorded("upload-no-filedata").body))
+
+    service = connect(serve(script).port, credential=credential)
+    assert service.probe_uploads() == AddressProbe(is_right=True)
+    ((head, body),) = seen
+    assert head.startswith(b"POST /razuna/raz1/dam/index.cfm HTTP/1.1\r\n")
+    assert b"\r\nContent-Type: application/x-www-form-urlencoded\r\n" in head + b"\r\n"
+    assert parse_qs(body.decode()) == {"fa": ["c.apiupload"], credential: [wire_tools.key]}
+
+
+def test_probe_follows_no_redirect(serve, connect, wire_tools):
+    def script(conn):
+        wire_tools.request(conn)
+        conn.sendall(b"HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\n\r\n")
+
+    server = serve(script)
+    assert connect(server.port).probe_uploads().is_right is False
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n<html>", b"no HTTP at all\r\n"])
+def test_probe_without_answer_proves_nothing(serve, connect, wire_tools, answer):
+    def script(conn):
+        wire_tools.request(conn)
+        conn.sendall(answer)
+
+    assert connect(serve(script).port).probe_uploads() == AddressProbe()
+
+
+def test_probe_of_closed_port_proves_nothing(connect, closed_port):
+    assert connect(closed_port).probe_uploads() == AddressProbe()

@@ -101,6 +101,7 @@ def test_sessiontoken_body_holds_file_only(make_request):
         ({"destfolderid": "a\r\n--b0undary--"}, "destfolderid"),
         ({"meta": (("a b", "x"),)}, "a b"),
         ({"meta": (("lang_id_r", "2"),)}, "lang_id_r"),
+        ({"meta": (("metacf_a.b", "x"),)}, "metacf_a.b"),
         ({"meta": (("location", "\udcff"),)}, "location"),
         ({"filename": "x--b0undary"}, "name"),
         ({"filename": ""}, "name"),

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 import assetsync.log as log_module
 from assetsync.errors import LedgerError
-from assetsync.ledger.runs import HeldUp
+from assetsync.ledger.runs import HeldUp, UploadAddress
 from assetsync.log import register_secret
 from assetsync.model import State
 from assetsync.status.site_status import Trust
@@ -260,6 +260,13 @@ def test_new_site_page_shows_no_result_yet(shown):
     assert "No complete scan yet." in said
     assert "not yet" in said
     assert headings(shown.page()) == ["Files by state", "Regular work", "The watcher"]
+
+
+def test_wrong_upload_address_is_an_alert(shown):
+    address = shown.world.site.config.service.upload_url
+    shown.world.ledger.runs.note_upload_address(UploadAddress(address, 0, "account", "a <login> page"))
+    assert "Action needed" in headings(shown.page())
+    assert "a &lt;login&gt; page" in shown.page()
 
 
 def test_answers_omit_a_key_from_the_ledger(shown, monkeypatch):

@@ -368,7 +368,7 @@ def test_vanished_brake_spares_small_trees(make_world):
         (world.root / "d").mkdir()
         for number in range(count):
             world.write(f"d/{number}", b"x")
-        world.scan()
+        world.scan_and_send()
         for number in range(count * 6 // 10):
             (world.root / f"d/{number}").unlink()
         world.scan()

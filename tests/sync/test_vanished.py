@@ -238,8 +238,46 @@ def test_file_that_came_and_went_has_vanished(filled):
     """A file that no scan saw is not its own new path."""
     filled.write("F1/short", b"short")
     filled.site.single_looks.look(b"F1/short")
+    filled.send()
     (filled.root / "F1/short").unlink()
     assert filled.scan().vanished == 1
+
+
+def test_file_without_asset_has_not_vanished(filled):
+    filled.write("F1/unsent", b"never sent")
+    filled.write("F1/empty", b"")
+    filled.scan()
+    (filled.root / "F1/unsent").unlink()
+    (filled.root / "F1/empty").unlink()
+    assert dry_run(filled.site).vanished == 0
+    assert filled.scan().vanished == 0
+    assert list(vanished(status(filled))) == []
+    assert b"F1/unsent" not in {row.path for row in filled.ledger.reports.files()}
+
+
+def test_unsent_version_of_a_sent_file_vanishes(filled):
+    filled.write("F1/00", b"another content")
+    filled.scan()
+    (filled.root / "F1/00").unlink()
+    assert filled.scan().vanished == 1
+
+
+def test_file_in_doubt_vanishes(filled):
+    filled.service.script.append("lost_after")
+    filled.write("F1/doubt", b"in doubt")
+    filled.scan_and_send()
+    (filled.root / "F1/doubt").unlink()
+    assert filled.scan().vanished == 1
+
+
+def test_unsent_files_pull_no_brake(make_world):
+    world = make_world()
+    for number in range(30):
+        world.write(f"d/{number:02}", b"x%d" % number)
+    world.scan()
+    shutil.rmtree(world.root / "d")
+    world.scan()
+    assert (world.site.brakes.pulled(), world.states()) == (False, {})
 
 
 def test_vanished_share_pulls_a_brake(make_world):
@@ -247,7 +285,7 @@ def test_vanished_share_pulls_a_brake(make_world):
     world = make_world()
     for number in range(20):
         world.write(f"d/{number:02}", b"x%d" % number)
-    world.scan()
+    world.scan_and_send()
     remove(world, "d", 11)
     assert world.scan().vanished == 0
     (brake,) = world.ledger.reports.brakes()
@@ -262,7 +300,7 @@ def test_share_brake_lifts_when_files_are_back(make_world):
     world = make_world()
     for number in range(20):
         world.write(f"d/{number:02}", b"x%d" % number)
-    world.scan()
+    world.scan_and_send()
     (world.root / "d").rename(world.base / "aside")
     world.write("other", b"y")
     world.scan()

@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 from pydantic import SecretStr
 
+from assetsync.cli.addresses import swapped, wrong_upload_url
 from assetsync.cli.check_ledger import look_at_ledger
 from assetsync.cli.check_tree import look_at_tree
 from assetsync.cli.entry import NO_SERVICE, OK, USAGE
@@ -33,6 +34,7 @@ from assetsync.log import redact
 from assetsync.notify.channel import Undelivered
 from assetsync.notify.notifications import receivers
 from assetsync.parts import make_service
+from assetsync.service.client import HttpService
 from assetsync.sync.folder_backoff import probe
 from assetsync.text import plural, printable
 
@@ -140,27 +142,42 @@ def _key(config: SiteConfig) -> tuple[SecretStr | None, list[Finding]]:
 
 
 def _service(config: SiteConfig, key: SecretStr, held: Mapping[str, Hold]) -> Iterator[Finding]:
-    """Search each mapped folder for a name that no asset has: the database answers fast, and the answer is short."""
+    """Yield the findings about the service."""
     try:
         with closing(make_service(config, key)) as service:
-            for folder in dict.fromkeys(mapping.destfolderid for mapping in mappings(config)):
-                probe(service, folder)
-                # None of the three operations of the interface lists the folders, and one that does not exist is
-                # searched without an error: only uploads show it.
-                if folder in held:
-                    yield Finding("service", Level.WARNING, f"folder {folder}: {held[folder].detail}")
-                    continue
-                answers = f"{config.service.base_url} answers a search in folder {folder}"
-                yield Finding("service", Level.OK, f"{answers}; the first upload shows whether the folder exists")
+            yield from _operations(config, service, held)
     except ConfigError as error:
         for mistake in error.mistakes:
             yield Finding("service", Level.ERROR, mistake)
+
+
+def _operations(config: SiteConfig, service: HttpService, held: Mapping[str, Hold]) -> Iterator[Finding]:
+    """Search each mapped folder for a name that no asset has, and then post a form without a file.
+
+    The database answers such a search fast, and the answer is short. The form can store nothing.
+    """
+    try:
+        for folder in dict.fromkeys(mapping.destfolderid for mapping in mappings(config)):
+            probe(service, folder)
+            # None of the three operations of the interface lists the folders, and one that does not exist is
+            # searched without an error: only uploads show it.
+            if folder in held:
+                yield Finding("service", Level.WARNING, f"folder {folder}: {held[folder].detail}")
+                continue
+            answers = f"{config.service.base_url} answers a search in folder {folder}"
+            yield Finding("service", Level.OK, f"{answers}; the first upload shows whether the folder exists")
     except BadAnswer as error:
+        wrong = swapped(service, config)
         message = f"{error.message}: what answers at {config.service.base_url} is not the service"
-        yield Finding("service", Level.ERROR, message, error.hint or "correct service.base_url", Where.SERVICE)
+        wrong = wrong or BadAnswer(message, hint=error.hint or "correct service.base_url")
+        yield Finding("service", Level.ERROR, wrong.message, wrong.hint, Where.SERVICE)
     except ServiceError as error:
         fix = error.hint or "see that the service runs and that service.base_url is its address"
         yield Finding("service", Level.ERROR, error.message, fix, Where.SERVICE)
+    else:
+        wrong = wrong_upload_url(service, config)
+        if wrong is not None:
+            yield Finding("service", Level.ERROR, wrong.message, wrong.hint, Where.SERVICE)
 
 
 _COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
@@ -174,8 +191,8 @@ def command(path: Path, *, notify: bool, as_json: bool) -> int:
     """Test everything that a run needs, and print a fix for each finding; change nothing.
 
     The command tests the configuration, the API key, the tree and its folders, the limits of the watcher and the
-    ledger. It searches each mapped folder of the service for a name that no asset has. It exits with 0 if a run can
-    begin, else with 2 or 3.
+    ledger. It searches each mapped folder of the service for a name that no asset has, and posts a form without a file,
+    which stores nothing, to service.upload_url. It exits with 0 if a run can begin, else with 2 or 3.
 
     \b
     Examples:

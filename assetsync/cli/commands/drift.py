@@ -53,7 +53,9 @@ def list_drift(config: SiteConfig, paths: tuple[str, ...], *, limit: int, as_jso
       assetsync drift list --config hq.yaml --json photos | jq -r '[.assetid, .metadata.img_keywords] | @tsv'
     """
     known = Mappings(mappings(config))
-    sidecars = Sidecars(make_tree(config), SystemClock(), config.service.metadata_fields.table())
+    sidecars = Sidecars(
+        make_tree(config), SystemClock(), config.service.metadata_fields.table(), config.service.custom_fields
+    )
     with closing(read_ledger(config.ledger, site=config.site)) as ledger:
         tops = topmost(known_folders(config, paths)) or [b""]
         rows = (row for path in tops for row in ledger.metadata_drift.drifted(path))

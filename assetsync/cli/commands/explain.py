@@ -28,6 +28,8 @@ _MEANS = {
     State.GONE: "it is no longer in the tree",
 }
 
+_INTERRUPTED = "its upload was interrupted: no process sends it now"
+
 
 @click.command("explain")
 @with_config
@@ -147,7 +149,8 @@ def _lines(state: PathState, config: SiteConfig) -> Iterator[tuple[str, ...]]:
 def _version(state: PathState, version: Version, config: SiteConfig) -> Iterator[tuple[str, ...]]:
     row, due = version.row, version.next_try
     current = "" if row.wanted is Wanted.YES else f" ({row.wanted} on disk)"
-    yield f"{row.state.words}{current}:", _MEANS[row.state]
+    is_interrupted = row.state is State.SENDING and due is not None
+    yield f"{row.state.words}{current}:", _INTERRUPTED if is_interrupted else _MEANS[row.state]
     yield f"    {amount(row.size)}, MD5 {row.md5 or 'not known yet'},", f"written {moment(row.mtime_ns / 1e9)}"
     if row.assetid is not None:
         how = "found there and taken over" if row.id_from == "adopted" else "given by the service"

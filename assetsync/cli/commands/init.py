@@ -17,6 +17,7 @@ import yaml
 from pydantic import SecretStr
 
 from assetsync.cli import options
+from assetsync.cli.addresses import swapped, wrong_upload_url
 from assetsync.cli.commands.check import command as check
 from assetsync.cli.entry import OK
 from assetsync.cli.output import note, warn, write, write_file
@@ -25,7 +26,7 @@ from assetsync.config.document.fields import Unusable
 from assetsync.config.key import checked_key, keep_from_dumps, read_key_file
 from assetsync.config.models import folder_id, site_name
 from assetsync.config.values import absolute, base_url, below_root, is_inside, service_url
-from assetsync.errors import ConfigError, KeyRefused, ServiceError, UsageError
+from assetsync.errors import BadAnswer, ConfigError, KeyRefused, ServiceError, UsageError
 from assetsync.log import register_secret
 from assetsync.model import SearchRequest
 from assetsync.parts import make_service
@@ -133,7 +134,7 @@ def command(
     ledger_path = _answer("--ledger", "Ledger, a database", partial(_ledger, root), given["ledger"], default=ledger)
     mapped = [_answer("--folder", "", _pair, text) for text in folders]
     service = _ask_service(given)
-    key = _read_key(key_file)
+    key = _read_key(key_file, path.with_suffix(".key"))
     draft = partial(configuration, site, root, ledger_path)
 
     def config_of(addresses: Mapping[str, str]) -> SiteConfig:
@@ -260,12 +261,21 @@ def _ask_service(given: Mapping[str, str | None], before: Mapping[str, str] | No
     }
 
 
-def _read_key(file: Path | None) -> SecretStr:
+def _read_key(file: Path | None, to_write: Path) -> SecretStr:
+    """Return the key, and name its source if there are several; it will be written to `to_write`."""
     keep_from_dumps()
+    in_variable = os.environ.get(KEY_VARIABLE)
     if file is not None:
-        return read_key_file(file, "--key-file")
-    if KEY_VARIABLE in os.environ:
-        return checked_key(os.environ[KEY_VARIABLE], f"${KEY_VARIABLE}")
+        key = read_key_file(file, "--key-file")
+        if in_variable is not None:
+            is_same = in_variable.rstrip("\r\n") == key.get_secret_value()
+            holds = "the same key" if is_same else "another key, which commands use while it is set: unset it"
+            note(f"the API key is that of {printable(str(file))}; ${KEY_VARIABLE} holds {holds}")
+        return key
+    if in_variable is not None:
+        replaced = f", and replaces that in {printable(str(to_write))}" if os.path.lexists(to_write) else ""
+        note(f"the API key is that of ${KEY_VARIABLE}{replaced}")
+        return checked_key(in_variable, f"${KEY_VARIABLE}")
     return _ask_key()
 
 
@@ -296,12 +306,23 @@ def _until_answered(
 
 
 def _try(config: SiteConfig, key: SecretStr) -> list[str]:
-    """Return the ids of folders that some assets of the service are in. Raise ServiceError if it does not answer."""
+    """Return the ids of folders that some assets of the service are in.
+
+    Raise ServiceError if it does not answer, or if something else answers at one of its addresses.
+    """
     register_secret(key)
     request = SearchRequest(searchfor="%", dbdirect=True, maxrows=500)
-    with closing(make_service(config, key)) as service, service.search(request) as assets:
-        found = sorted({asset.folder_id for asset in assets if asset.folder_id})
-    note(f"{config.service.base_url} accepts the key")
+    with closing(make_service(config, key)) as service:
+        try:
+            with service.search(request) as assets:
+                found = sorted({asset.folder_id for asset in assets if asset.folder_id})
+        except BadAnswer as error:
+            if (wrong := swapped(service, config)) is not None:
+                raise wrong from error
+            raise
+        note(f"{config.service.base_url} accepts the key")
+        if (wrong := wrong_upload_url(service, config)) is not None:
+            raise wrong
     return found
 
 

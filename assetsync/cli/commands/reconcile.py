@@ -117,7 +117,7 @@ def command(
             log_uncaught()
             site = build(config, ledger, service, clock, random.SystemRandom())
             if only_look:
-                report = dry_run(site, partial(_list, as_json=as_json) if as_list else None)
+                report = dry_run(site, partial(_list, as_json=as_json)) if as_list else dry_run(site)
             else:
                 report = Reconciler(site, wait=wait, adopt=adopt, progress=progress).run()
         if not (only_look or report.interrupted):

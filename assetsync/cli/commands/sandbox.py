@@ -11,7 +11,7 @@ from assetsync.config.document.fields import Unusable
 from assetsync.config.values import listen as address
 from assetsync.errors import UsageError
 from assetsync.sandbox import Sandbox, SandboxSettings, serve
-from assetsync.sandbox.settings import DIALECTS, INDEX_MODES, STARTROWS
+from assetsync.sandbox.settings import DIALECTS, INDEX_MODES, STARTROWS, STRAYS
 
 _KEY = "sandbox-key"
 _FOLDERS = ("A6CE649FAA5F434EB513CA15656AB5AA=photos", "0123456789ABCDEF0123456789ABCDEF=documents")
@@ -53,10 +53,20 @@ def _time(name: str, meaning: str) -> Decorator:
     show_default=True,
     help="What startrow counts.",
 )
+@click.option(
+    "--strays",
+    type=click.Choice(STRAYS),
+    default="missing",
+    show_default=True,
+    help="What other addresses of the service answer: 404, or a login page.",
+)
 @click.option("--twice", is_flag=True, help="Show every asset twice through the index.")
 @click.option("--renditions", is_flag=True, help="Show a rendition beside each picture.")
 @click.option("--no-md5", is_flag=True, help="Show no MD5, like some releases.")
 @click.option("--latin1", is_flag=True, help="Show names as ISO-8859-1, with ? for other characters, in both dialects.")
+@click.option(
+    "--folds-blanks", is_flag=True, help="Show several blanks in a row as one, while the database keeps them."
+)
 @click.option("--renames", is_flag=True, help="Store every upload under another name, as a workflow may.")
 @click.option("--no-self-index", is_flag=True, help="Index assets only after searchIndex.")
 @click.option("--duplicate-check", is_flag=True, help="Refuse content that is already there.")

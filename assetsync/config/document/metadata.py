@@ -5,6 +5,8 @@ are checked against them. Merging several levels and building form fields are le
 """
 
 import re
+from collections.abc import Collection
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, WithJsonSchema, field_validator
@@ -32,16 +34,47 @@ PLACEHOLDERS = ("dir", "dirs", "stem")
 # `{dir}` is replaced; `{{` and `}}` are a brace each; any other brace is a mistake.
 PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _META_NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
+CUSTOM_FIELD = "metacf_"
+"""The beginning of the form field of a custom field; the id of the custom field follows (observed, source)."""
+_CUSTOM_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _LANGUAGE = re.compile(r"[0-9]{1,9}")
 
 
 def check_meta_name(name: str) -> str:
     """Return the name of a metadata field (without meta_); raise Unusable for a name that cannot be sent."""
-    if not _META_NAME.fullmatch(name):
+    if not _META_NAME.fullmatch(name) and not _is_custom_field(name):
         raise Unusable("it is not a valid name of a metadata field", "use 1 to 64 of the characters A-Z a-z 0-9 _")
     if name.lower() == "lang_id_r":
         raise Unusable("the language is not a metadata field", "write it as `language: 1`, outside `meta`")
     return name
+
+
+def _is_custom_field(name: str) -> bool:
+    return name.startswith(CUSTOM_FIELD) and _CUSTOM_ID.fullmatch(name.removeprefix(CUSTOM_FIELD)) is not None
+
+
+def form_field(name: str) -> str:
+    """Return the form field that a metadata field is sent as: a custom field as it is, any other with `meta_`.
+
+    Raise Unusable for a name that cannot be sent.
+    """
+    return check_meta_name(name) if _is_custom_field(name) else f"meta_{check_meta_name(name)}"
+
+
+def custom_field_id(value: str) -> str:
+    """Return the id of a custom field."""
+    if not _CUSTOM_ID.fullmatch(value):
+        raise Unusable("it is not the id of a custom field", "copy the id from the service: letters, digits and -")
+    return value
+
+
+def unknown_custom_field(name: str, known: Collection[str]) -> tuple[str, str] | None:
+    """Return problem and fix if no custom field of the configuration has this name; None if one has."""
+    if name in known:
+        return None
+    close = get_close_matches(name, known, n=1, cutoff=0.6)
+    fix = f"did you mean `{close[0]}`?" if close else "add it with its id to service.custom_fields of the configuration"
+    return "no custom field has this name", fix
 
 
 def _keywords(value: object) -> object:
@@ -68,7 +101,7 @@ def _language(value: object) -> object:
     return value
 
 
-def _group(value: object) -> object:
+def group(value: object) -> object:
     """Treat a key with nothing below it as an empty group; in a sidecar it is read as an empty text."""
     if value == "":
         return {}
@@ -92,7 +125,8 @@ class Said(Section):
     keywords: Keywords | None = None
     location: Text | None = None
     language: Annotated[str, BeforeValidator(_language), WithJsonSchema({"type": ["string", "integer"]})] | None = None
-    meta: Annotated[dict[MetaName, Text], BeforeValidator(_group)] = Field(default_factory=dict)
+    meta: Annotated[dict[MetaName, Text], BeforeValidator(group)] = Field(default_factory=dict)
+    custom: Annotated[dict[str, Text], BeforeValidator(group)] = Field(default_factory=dict)
 
     def metadata(self) -> Metadata:
         """Return the value that the rest of the program uses."""
@@ -102,13 +136,14 @@ class Said(Section):
             location=self.location,
             language=self.language,
             meta=tuple(self.meta.items()),
+            custom=tuple(self.custom.items()),
         )
 
 
 class SaidWithPlaceholders(Said):
     """A mapping's `metadata`: its texts may contain parts of the path."""
 
-    @field_validator("description", "keywords", "location", "meta")
+    @field_validator("description", "keywords", "location", "meta", "custom")
     @classmethod
     def _placeholders_are_known(cls, value: Any) -> Any:
         texts = [value] if isinstance(value, str) else value.values() if isinstance(value, dict) else value or ()
@@ -131,4 +166,4 @@ class SidecarUpload(Section):
 class Sidecar(Said):
     """All keys of a sidecar."""
 
-    upload: Annotated[SidecarUpload, BeforeValidator(_group)] = SidecarUpload()
+    upload: Annotated[SidecarUpload, BeforeValidator(group)] = SidecarUpload()

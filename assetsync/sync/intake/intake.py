@@ -34,6 +34,9 @@ _BATCH = 1000
 _FEW = 100
 """Batch size for single looks. It is smaller than `_BATCH`, because each of these files may be waited for."""
 
+_MAYBE_UNSENT = (State.QUEUED, State.BLOCKED)
+"""The states in which a file may never have had an asset."""
+
 _NAMED = 5
 """The most files that a log line names."""
 
@@ -65,8 +68,9 @@ _PLANS = {
 class ScanResult:
     """The result of one scan; `to_send` counts the files that it queued (in a dry run: that it would queue).
 
-    `missing_by` counts the missing files by mapping. `missing` lists them and the files that are no longer mapped, each
-    kind up to `most_missing`, which is no less than the brake allows. `taken_over` counts, by mapping, files that were
+    `missing_by` counts the missing files by mapping, `unsent` those that never had an asset, which count for no brake
+    and no report. `missing` lists them all and the files that are no longer mapped, each kind up to `most_missing`,
+    which is no less than the brake allows. `taken_over` counts, by mapping, files that were
     unmapped for a while and had been sent to another folder of the service before. `arrived` holds the new paths, and
     `matched` shows which of them are new names of missing files. `vanished` counts the files that are gone, once that
     is decided.
@@ -81,6 +85,7 @@ class ScanResult:
     unsettled: int = 0
     missing: list[Missing] = field(default_factory=list)
     missing_by: Counter[int] = field(default_factory=Counter)
+    unsent: int = 0
     unmapped: int = 0
     moved: int = 0
     taken_over: Counter[int] = field(default_factory=Counter)
@@ -89,17 +94,18 @@ class ScanResult:
     vanished: int = 0
 
     def not_renamed(self) -> list[Missing]:
-        """Return the missing files of all mappings that were not renamed, up to `most_missing`.
+        """Return the missing files of all mappings that had an asset and were not renamed, up to `most_missing`.
 
         Return none while some may have been renamed to paths that are not known yet.
         """
         if self.matched.is_partial:
             return []
-        return [one for one in self.missing if one.mapping is not None and one.path not in self.matched.renamed]
+        counted = (one for one in self.missing if one.mapping is not None and one.had_asset)
+        return [one for one in counted if one.path not in self.matched.renamed]
 
     @property
     def missing_count(self) -> int:
-        """The number of missing files in all mappings."""
+        """The number of missing files in all mappings that had an asset."""
         return self.missing_by.total()
 
 
@@ -319,7 +325,6 @@ class Intake:
             seen.path, stat, self._clock.steady(), settle
         ):
             result.unsettled += 1
-            result.bytes_to_send += stat.size if self._planned is not None else 0
             return
         result.to_send += stat.size > 0
         result.bytes_to_send += stat.size
@@ -356,18 +361,28 @@ class Intake:
 
     def _missing(self, result: ScanResult, row: Known) -> None:
         mapping = self._plan.covers(row.path)
+        had_asset = True
         if mapping is None:
             result.unmapped += 1
+            count = result.unmapped
         elif result.report.blind_at(row.path):
             # Unseen, not missing: it counts for no brake and takes no place in `missing`.
             return
-        else:
+        elif had_asset := self._may_have_asset(row):
             result.missing_by[mapping] += 1
-            if result.missing_count > self._rules.most_missing:
-                # More than the brake allows: which files they are does not matter.
-                return
-        if result.unmapped <= self._rules.most_missing or mapping is not None:
-            result.missing.append(Missing(row.id, row.path, mapping, Looks(row.size, row.mtime_ns, row.inode)))
+            # More than the brake allows: which files they are does not matter.
+            count = result.missing_count
+        else:
+            # The next scan misses those beyond the limit again.
+            result.unsent += 1
+            count = result.unsent
+        if count <= self._rules.most_missing:
+            looks = Looks(row.size, row.mtime_ns, row.inode)
+            result.missing.append(Missing(row.id, row.path, mapping, looks, had_asset))
+
+    def _may_have_asset(self, row: Known) -> bool:
+        """Return whether something of a missing file may be in the service."""
+        return row.state not in _MAYBE_UNSENT or self._ledger.versions.may_have_asset(row, self._folders)
 
     def _flush(self) -> None:
         batch, self._batch = self._batch, []

@@ -24,12 +24,13 @@ class Looks(NamedTuple):
 
 @dataclass(slots=True)
 class Missing:
-    """A current version whose file the scan did not find."""
+    """A current version whose file the scan did not find; without `had_asset` nothing of it is in the service."""
 
     id: int
     path: bytes
     mapping: int | None
     looks: Looks
+    had_asset: bool = True
 
 
 class Matched(NamedTuple):

@@ -107,6 +107,7 @@ class Sidecars:
         tree: Tree,
         clock: Clock,
         fields_table: AnyMapping[str, tuple[str, str]],
+        custom_fields: AnyMapping[str, str] = metadata.NO_CUSTOM_FIELDS,
         *,
         cache: SidecarCache | None = None,
         met: Callable[[bytes], None] = lambda _path: None,
@@ -118,6 +119,7 @@ class Sidecars:
         self._tree = tree
         self._clock = clock
         self._fields_table = fields_table
+        self._custom_fields = custom_fields
         self.cache = cache or SidecarCache(clock)
         self._met = met
         # The files of a folder mostly have the same metadata.
@@ -174,7 +176,7 @@ class Sidecars:
         folders_written: float,
     ) -> FileMetadata:
         merged = metadata.merge(levels)
-        fields = metadata.form_fields(merged, kind, self._fields_table)
+        fields = metadata.form_fields(merged, kind, self._fields_table, self._custom_fields)
         options = metadata.upload_options(merged, allowed)
         language = metadata.language_of(merged)
         digest = metadata.digest(fields, options, language)
@@ -193,7 +195,7 @@ class Sidecars:
         except NotRegular as error:
             raise SidecarError(printable(path), "it is not a regular file", hint="replace it by a file") from error
         self._met(path)
-        level = metadata.parse_sidecar(data, printable(path))
+        level = metadata.parse_sidecar(data, printable(path), self._custom_fields)
         metadata.check_skip_event(level, mapping.upload, printable(path))
         return level, len(data)
 

@@ -60,9 +60,9 @@ class _Listed:
         if len(self.unprocessed) >= _MOST_KEPT:
             return next(iter(self.unprocessed.values()))
         found = self.unprocessed.get(name.casefold())
-        if found is not None or name.isascii():
+        if found is not None or (name.isascii() and "  " not in name):
             return found
-        # The service returns other characters in place of those outside ASCII (observed).
+        # The service returns other characters in place of those outside ASCII, and one blank for several (observed).
         return next((assetid for shown, assetid in self.unprocessed.items() if may_be(name, shown)), None)
 
 

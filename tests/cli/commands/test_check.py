@@ -463,3 +463,44 @@ def test_key_beside_configuration_is_checked(site):
     assert f"{beside} holds a key and only its owner can read it" in site.run("check").out
     beside.chmod(0o644)
     assert f"chmod 600 {beside}" in site.run("check").out
+
+
+@pytest.mark.parametrize("strays", ["missing", "redirect", "html"])
+def test_wrong_upload_url_is_exit_3(make_site, strays):
+    site = make_site(strays=strays)
+    site.configure(upload_url=site.sandbox.base_url)
+    result = site.run("check", "--json")
+    (wrong,) = [finding for finding in result.only["findings"] if finding["level"] == "error"]
+    assert (result.code, wrong["what"]) == (3, "service")
+    assert wrong["message"].startswith(f"service.upload_url: what answers at {site.sandbox.base_url} is not the upload")
+    assert wrong["fix"].startswith("correct service.upload_url")
+
+
+@pytest.mark.parametrize("strays", ["missing", "redirect", "html"])
+def test_swapped_addresses_are_named(make_site, strays):
+    site = make_site(strays=strays)
+    site.configure(base_url=site.sandbox.upload_url, upload_url=site.sandbox.base_url)
+    result = site.run("check", "--json")
+    (wrong,) = [finding for finding in result.only["findings"] if finding["level"] == "error"]
+    assert (result.code, wrong["message"]) == (
+        3,
+        f"service.base_url: {site.sandbox.upload_url} is the address for uploads",
+    )
+    assert "exchange them" in wrong["fix"]
+
+
+def test_address_of_searches_takes_no_uploads(site):
+    site.configure(upload_url=f"{site.sandbox.base_url}/global/api2/search.cfc")
+    assert "search.cfc is not the upload operation" in site.run("check").out
+
+
+def test_unanswered_probe_is_no_finding(site):
+    site.configure(upload_url="http://127.0.0.1:9/index.cfm")
+    assert site.run("check").code == 0
+
+
+def test_probe_stores_nothing(site):
+    assert site.run("check").code == 0
+    site.configure(upload_url=site.sandbox.base_url)
+    assert site.run("check").code == 3
+    assert site.sandbox.assets() == []

@@ -1,5 +1,10 @@
 """`explain` of a file that waits: what the next try will decide. Other outputs are tested in test_files."""
 
+import time
+
+from assetsync.sandbox import FaultKind, FaultRule, Operation
+from tests.cli.conftest import PHOTOS
+
 
 def test_broken_sidecar_is_foreseen(site):
     site.write("a.jpg", b"content")
@@ -9,3 +14,37 @@ def test_broken_sidecar_is_foreseen(site):
     (version,) = site.run("explain", "photos/a.jpg", "--json").objects[0]["versions"]
     assert version["next_try_reason"] == "sidecar"
     assert "it will be blocked: photos/a.jpg.yaml" in version["next_try_detail"]
+
+
+def test_interrupted_upload_is_not_on_its_way(site):
+    site.write("a.jpg", b"content")
+    site.sandbox.set_faults(FaultRule(kind=FaultKind.HANG, operation=Operation.UPLOAD, seconds=60))
+    process = site.start("reconcile")
+    _until(lambda: site.ledger.exists() and site.files().get("photos/a.jpg") == "sending")
+    running = site.run("explain", "photos/a.jpg")
+    assert "sending: it is on its way" in running.out
+    process.kill()
+    process.wait()
+    stopped = site.run("explain", "photos/a.jpg")
+    assert "sending: its upload was interrupted: no process sends it now" in stopped.out
+    assert "next try: assetsync run, or assetsync reconcile, looks up whether it arrived" in stopped.out
+    (version,) = site.run("explain", "photos/a.jpg", "--json").only["versions"]
+    assert version["next_try_reason"] == "interrupted"
+
+
+def test_upload_by_hand_in_flight_is_on_its_way(site):
+    path = site.write("a.jpg", b"content")
+    site.nowhere()
+    site.run("reconcile", "--wait", "0s")
+    site.configure()
+    site.sandbox.set_faults(FaultRule(kind=FaultKind.HANG, operation=Operation.UPLOAD, seconds=60))
+    site.start("upload", "--folder", PHOTOS, str(path))
+    _until(lambda: site.files().get("photos/a.jpg") == "sending")
+    assert "sending: it is on its way" in site.run("explain", "photos/a.jpg").out
+
+
+def _until(happened):
+    deadline = time.monotonic() + 15
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

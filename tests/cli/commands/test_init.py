@@ -308,3 +308,56 @@ def test_person_confirms_an_unreachable_service(site):
     assert person.end() == 3, person.shown
     assert load_config(site.folder / "new.yaml", {}).service.base_url == "http://127.0.0.1:9/razuna"
     assert "assetsync check --config" in person.shown
+
+
+def test_wrong_upload_url_writes_nothing(site, capsys):
+    words = _with(_words(site, site.folder / "new.yaml"), "--upload-url", f"{site.sandbox.base_url}/index.cfm")
+    assert run(words) == 3
+    err = capsys.readouterr().err
+    assert "service.upload_url: what answers at" in err
+    assert "correct service.upload_url" in err
+    assert not {"new.yaml", "new.key"} & site.left_behind()
+
+
+def test_swapped_addresses_write_nothing(site, capsys):
+    words = _with(_words(site, site.folder / "new.yaml"), "--upload-url", site.sandbox.base_url)
+    assert run(_with(words, "--base-url", site.sandbox.upload_url)) == 3
+    err = capsys.readouterr().err
+    assert f"service.base_url: {site.sandbox.upload_url} is the address for uploads" in err
+    assert "service.base_url and service.upload_url are swapped" in err
+    assert not {"new.yaml", "new.key"} & site.left_behind()
+
+
+def test_person_corrects_a_wrong_upload_url(site):
+    wrong = f"{site.sandbox.base_url}/index.cfm"
+    words = _with(_words(site, site.folder / "new.yaml"), "--upload-url", wrong)
+    person = Dialogue([*words, "--ledger", str(site.folder / "new.db")])
+    person.answer("Write the configuration all the same? [y/N]: ", "n")
+    person.answer(f"[{site.sandbox.base_url}]: ", "")
+    person.answer(f"[{wrong}]: ", site.sandbox.upload_url)
+    assert person.end() == 0, person.shown
+    assert load_config(site.folder / "new.yaml", {}).service.upload_url == site.sandbox.upload_url
+
+
+@pytest.mark.parametrize(
+    ("held", "said"),
+    [
+        (KEY, "holds the same key"),
+        ("another-key", "holds another key, which commands use while it is set: unset it"),
+    ],
+)
+def test_key_file_beside_variable_is_named(site, capsys, monkeypatch, held, said):
+    monkeypatch.setenv("ASSETSYNC_API_KEY", held)
+    run(_words(site, site.folder / "new.yaml"))
+    err = capsys.readouterr().err
+    assert f"the API key is that of {site.key_file}; $ASSETSYNC_API_KEY {said}" in err
+    assert (site.folder / "new.key").read_text() == KEY
+    assert held not in err
+
+
+def test_used_variable_and_replaced_file_are_named(site, capsys, monkeypatch):
+    (site.folder / "new.key").write_text("an-old-key")
+    monkeypatch.setenv("ASSETSYNC_API_KEY", KEY)
+    run([*_without(_words(site, site.folder / "new.yaml"), "--key-file"), "--force"])
+    err = capsys.readouterr().err
+    assert f"the API key is that of $ASSETSYNC_API_KEY, and replaces that in {site.folder / 'new.key'}" in err

@@ -328,3 +328,19 @@ def test_missing_root_names_the_configuration(site, command):
     result = site.run(command)
     assert result.code == 2
     assert f"correct `root` in {site.config}\n" in result.out + result.err
+
+
+def test_wrong_upload_url_is_named(make_site):
+    site = make_site(strays="html")
+    site.configure(upload_url=site.sandbox.base_url)
+    site.write("a.jpg")
+    result = site.run("reconcile", "--wait", "1s")
+    wrong = f"service.upload_url: what answers at {site.sandbox.base_url} is not the upload operation of the service"
+    assert f"wrong upload address: {wrong}" in result.out
+    assert "wrong upload address" in result.err
+    status = site.run("status", "--json").only
+    assert (status["level"], status["wrong_address"].startswith(wrong)) == ("needs_you", True)
+    assert "Action needed: wrong upload address." in site.run("status").out
+    site.configure()
+    assert site.run("status", "--json").only["wrong_address"] is None
+    assert site.sandbox.assets() == []

@@ -47,6 +47,7 @@ KEYS = {
     "holds",
     "blocked_files",
     "index_stopped",
+    "wrong_address",
     "last_scan",
     "unsettled",
     "ended_by",

@@ -51,6 +51,7 @@ def test_second_scan_of_any_tree_is_unchanged(make_world, seed):
     chance = random.Random(seed)
     paths = grow(world.root, chance, 150)
     first = world.scan()
+    world.send()
     assert (first.scanned, first.new_versions, first.unchanged) == (150, 150, 0)
     assert known(world) == {path: len(path) for path in paths}
     second = world.scan()
@@ -445,14 +446,14 @@ def test_upload_after_scan_uses_new_sidecar(world):
 def test_missing_file_needs_a_second_look(world):
     for path in ("a", "b"):
         world.write(path)
-    world.scan()
+    world.scan_and_send()
     (world.root / "a").unlink()
     (world.root / "b").rename(world.base / "b")
     result = world.site.rescan.dry_run()
     assert [missing.path for missing in result.missing] == [b"a", b"b"]
     (world.base / "b").rename(world.root / "b")
     assert world.site.intake.decide_missing(result) == [b"a"]
-    assert (world.states(), world.history("a")) == ({"b": State.QUEUED}, [State.GONE])
+    assert (world.states(), world.history("a")) == ({"b": State.STORED}, [State.GONE])
 
 
 def test_unreadable_folder_decides_nothing(world):
@@ -470,7 +471,7 @@ def test_unreadable_folder_decides_nothing(world):
 def test_invisible_files_are_not_missing(world):
     for path in ("a/1", "a/2", "b/1"):
         world.write(path)
-    world.scan()
+    world.scan_and_send()
     report = ScanReport()
 
     def entries():
@@ -483,7 +484,7 @@ def test_invisible_files_are_not_missing(world):
     assert ([missing.path for missing in result.missing], result.missing_count) == ([b"b/1"], 1)
     shutil.rmtree(world.root / "b")
     assert world.site.intake.decide_missing(result) == [b"b/1"]
-    assert world.states() == {"a/1": State.QUEUED, "a/2": State.QUEUED}
+    assert world.states() == {"a/1": State.STORED, "a/2": State.STORED}
 
 
 def test_row_moved_since_the_scan_is_not_gone(world):

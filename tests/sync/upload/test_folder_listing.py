@@ -42,6 +42,14 @@ def test_folder_is_listed_once_before_posts(world):
     assert [search for search in world.service.searches if search.searchfor == "%"] == listings
 
 
+def test_file_waits_for_namesake_of_folded_blanks(world):
+    world.service.folds_blanks = True
+    working_on(world, b"film", "a  film.mp4")
+    world.write("a  film.mp4", b"film")
+    world.scan_and_send()
+    assert world.posted() == []
+
+
 def test_file_waits_for_processing_namesake(world):
     asset = working_on(world, b"film", "film.mp4")
     world.write("film.mp4", b"film")
