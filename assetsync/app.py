@@ -266,6 +266,7 @@ def build(
             context,
             health_check,
             longest=min(verify.seconds, WELL_WITHIN) if isinstance(verify, Interval) else 300.0,
+            unprocessed_after=config.policy.unprocessed_after,
             needs_index=lambda: indexes and not indexer.stopped,
             misnames=sidecars.misnames,
         ),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from assetsync.core.read_back import NEVER_PROCESSED
 from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
 from assetsync.ledger.equal_content import OWNED
 from assetsync.ledger.file.database import ANY_OF, Database, below, open_beside
@@ -57,10 +58,11 @@ _HAS_QUEUED = (
 )
 _BLOCKED = "state = 'blocked' AND wanted <> 'unmapped'"
 _MOVED = "state IN ('stored', 'verified') AND asset_folder <> destfolderid AND asset_folder"
-# Files with a wrong asset: missing, different, elsewhere.
+# Files with a wrong asset: missing, different, never processed, elsewhere.
 _NOT_AS_SENT = (
     "state = 'blocked' AND reason = 'missing'",
     "state = 'blocked' AND reason = 'different'",
+    f"state = 'blocked' AND reason = '{NEVER_PROCESSED}'",
     f"{_MOVED} IS NOT agreed_folder",
 )
 

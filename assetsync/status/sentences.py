@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from assetsync.core.brake_hints import released_by
+from assetsync.core.read_back import NEVER_PROCESSED
 from assetsync.errors import OutOfResources
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import Pause
@@ -33,6 +34,7 @@ _HELP = {
     # The first command takes over an equal asset; the second uploads another asset beside it.
     "missing": "`assetsync retry {path}`, or `assetsync retry --send-again {path}` if that finds nothing",
     "unseen": "`assetsync retry {path}`, or `assetsync retry --send-again {path}` if nothing is left of it",
+    "never_processed": "`assetsync retry --send-again {path}`; if the service processes it late, it goes on by itself",
     "absent": _BY_HAND,
     "damaged": _BY_HAND,
     "undecidable": "`assetsync doubt resolve {path} --asset ID`, or `--absent`",
@@ -356,6 +358,9 @@ def steps_of_many(folder: bytes, reason: str) -> Iterator[str]:
         yield _RETRY.format(path=quoted(folder))
         if reason == "missing":
             yield f"if that finds nothing: assetsync retry --send-again --reason missing {quoted(folder)}"
+        return
+    if reason == NEVER_PROCESSED:
+        yield f"assetsync retry --send-again --reason {reason} {quoted(folder)}"
         return
     yield f"assetsync files --state blocked --reason {reason} {quoted(folder)}"
     if "{path}" not in step:

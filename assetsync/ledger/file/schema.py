@@ -437,6 +437,21 @@ def m019_watched(db: sqlite_utils.Database) -> None:
         db.execute(statement)
 
 
+_UNPROCESSED = """
+ALTER TABLE files ADD COLUMN unprocessed_id TEXT;  -- the asset that look-ups showed unprocessed; NULL once processed
+ALTER TABLE files ADD COLUMN unprocessed_since REAL;  -- the first of these look-ups
+ALTER TABLE files ADD COLUMN unprocessed_looks INTEGER;  -- how many of them count since
+ALTER TABLE files ADD COLUMN unprocessed_last REAL;  -- the last that counts
+"""
+
+
+@migrations()
+def m021_unprocessed(db: sqlite_utils.Database) -> None:
+    """Record since when the service shows an asset unprocessed, because it may never process it."""
+    for statement in statements(_UNPROCESSED):
+        db.execute(statement)
+
+
 def statements(script: str) -> list[str]:
     """Return the statements of a script, split at semicolons, without comments."""
     bare = "\n".join(line.split("--", 1)[0] for line in script.splitlines())

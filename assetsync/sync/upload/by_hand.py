@@ -13,6 +13,7 @@ from itertools import islice
 import structlog
 
 from assetsync.core.names import printable, sent_name
+from assetsync.core.read_back import NEVER_PROCESSED
 from assetsync.core.states import Event, allowed
 from assetsync.errors import UsageError
 from assetsync.ledger.file.database import is_sent_by_hand
@@ -43,7 +44,7 @@ _OF_IDENTITY = ("root", "service", "twin")
 _AGAIN = "`--send-again` uploads it once more"
 _OPEN = (State.SENDING, State.IN_DOUBT)
 _REST = (State.SUPERSEDED, State.GONE)
-_NOT_THERE = ("missing", "unseen", "different")
+_NOT_THERE = ("missing", "unseen", "different", NEVER_PROCESSED)
 """Reasons of a row whose asset is not known to hold its content."""
 
 _TEXTS = ("assetid", "filetype", "responsecode", "message", "renamefilebody", "comingfrom")
