@@ -12,6 +12,7 @@ from .sim_curated import judge_curated
 from .sim_partial import arrives_within, judge_partial
 from .sim_restless import judge_restless
 from .sim_sidecars import judge_sidecars
+from .sim_stuck import finish_unknown, is_stuck, was_finished
 from .sim_tree import FOLDERS
 from .sim_values import GRACE
 
@@ -50,6 +51,7 @@ def quiet(simulation: "Simulation") -> None:
     for fiber in list(simulation.baton.busy()):
         while fiber.busy:
             simulation.guarded(lambda f=fiber: f.resume(1_000), fiber.name)  # type: ignore[misc]
+    finish_unknown(simulation)
     simulation.note("---- quiet from here on")
     rested, arrived = 0, False
     began, within = simulation.clock.true, _arrives_within(simulation)
@@ -125,7 +127,9 @@ def _has_arrived(simulation: "Simulation") -> bool:
 
 def _rests(simulation: "Simulation") -> bool:
     simulation.service.settle()
-    unrested = any(_goes_on(row) and row.wanted != "unmapped" for row in _all(simulation))
+    unrested = any(
+        (_goes_on(row) or was_finished(simulation, row)) and row.wanted != "unmapped" for row in _all(simulation)
+    )
     waits = len(simulation.site.settling) or simulation.site.brakes.pulled() or simulation.service.late
     return not unrested and not waits
 
@@ -219,6 +223,8 @@ def _justified(simulation: "Simulation", path: str, row) -> bool:
             return row.absences >= 4 or simulation.service.phantoms > 0 or jumped or may_be_moved or untold
         case "crashes":
             return row.crashes >= 5
+        case "never_processed":
+            return is_stuck(simulation, row)
     return False
 
 

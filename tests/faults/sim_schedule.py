@@ -56,6 +56,8 @@ class Variant:
     """The folder of the service into which every upload is."""
     default_limits: bool = False
     """Whether grace, time-out and workers are those of the default configuration."""
+    unprocessed_after: int = 0
+    """Seconds after which an asset counts as never processed; 0 is the default of the configuration."""
 
     def habits(self) -> Habits:
         return Habits(

@@ -6,6 +6,7 @@ or after a 504 within five times what the upload took.
 What may be concluded from all this is `sim_checks`'s.
 """
 
+import math
 import random
 import re
 from collections import deque
@@ -96,6 +97,20 @@ class SimService(httpx.BaseTransport):
                 asset.name, asset.curated = f"by hand {asset.name}", True
             case _:
                 return None
+        return asset
+
+    def stuck(self) -> list[Stored]:
+        """Give the assets that it has accepted and does not process."""
+        return [asset for asset in (*self.assets.values(), *self.late) if asset.processed_from == math.inf]
+
+    def finish(self, which: int) -> Stored | None:
+        """Process one of the assets that it left unprocessed, if there is one; gives which."""
+        stuck = self.stuck()
+        if not stuck:
+            return None
+        asset = stuck[which % len(stuck)]
+        asset.processed_from = self._clock.true
+        asset.indexed_from = self._clock.true + self.habits.index_lag
         return asset
 
     def settle(self) -> None:
@@ -252,6 +267,10 @@ class SimService(httpx.BaseTransport):
                     self._store(post, post.content, plan.late)
                 return xml(0, "success", self.used_ids()[plan.at % len(self.used_ids())])
         self._store(post, post.content, min(plan.late, 3.0))
+        if plan.kind == "never_processed":
+            for asset in (*self.assets.values(), *self.late):
+                if asset.post == post.boundary:
+                    asset.processed_from = asset.indexed_from = math.inf
         return xml(0, "success", self._id_of(post), self._renamed(post))
 
     def _has(self, content: bytes) -> bool:

@@ -29,6 +29,7 @@ from tests.faults.sim_run import failure
 from tests.faults.sim_schedule import Schedule, schedule_of
 from tests.faults.sim_sidecars import sidecar_schedule
 from tests.faults.sim_similar import similar_schedule
+from tests.faults.sim_stuck import stuck_schedule
 from tests.faults.sim_values import GRACE
 from tests.faults.test_simulation import _together, _unsteady
 
@@ -48,6 +49,7 @@ KINDS: dict[str, Callable[[int], Schedule]] = {
     "gateway": gateway_schedule,
     "failing": lambda seed: failing_schedule(seed, sorted(FAILING)[seed % len(FAILING)]),
     "partial": lambda seed: partial_schedule(seed, PARTIAL[seed % len(PARTIAL)]),
+    "stuck": stuck_schedule,
 }
 AT_ONCE = 25
 PROGRESS_EVERY = 1000
