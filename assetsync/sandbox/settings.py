@@ -33,8 +33,9 @@ class SandboxSettings:
     pages (observed in some releases). With `twice` such a search returns and counts every row twice (observed in some
     releases). Without `md5` no answer has an MD5. With `latin1` the dialect `documented`, too, sends names as
     ISO-8859-1 with `?` for other characters. With `renames` a workflow stores each upload under a new name and returns
-    this name in `renamefilebody`. With `renditions` a search returns a second row, of a smaller rendition, for each
-    processed picture, unless `showrenditions=false`.
+    this name in `renamefilebody`. With `pdf_keeps_own` the subject and keywords of a PDF replace the description and
+    keywords of its upload, also if the PDF has none (observed). With `renditions` a search returns a second row, of a
+    smaller rendition, for each processed picture, unless `showrenditions=false`.
 
     Raise ValueError for any other value.
     """
@@ -50,6 +51,7 @@ class SandboxSettings:
     startrow: StartRow = "row"
     twice: bool = False
     renditions: bool = False
+    pdf_keeps_own: bool = False
     md5: bool = True
     latin1: bool = False
     renames: bool = False

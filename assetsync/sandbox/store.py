@@ -242,6 +242,8 @@ class Store:
         filetype = filetype_of(extension)
         width, height = picture_size(head) if filetype == "img" else (0, 0)
         description, keywords = said_of(filetype, asset.fields)
+        if self._settings.pdf_keeps_own and extension == "pdf":
+            description, keywords = (pdf_text(head, name) for name in (b"Subject", b"Keywords"))
         values = {
             "id": asset.id,
             "folder_id": asset.folder_id,
@@ -367,6 +369,12 @@ def extension_of(name: str) -> str:
 def filetype_of(extension: str) -> str:
     """Return img, vid, aud, doc or other (interface section 4.3)."""
     return _TYPE_OF.get(extension, "other")
+
+
+def pdf_text(head: bytes, name: bytes) -> str:
+    """Return a plain text from the document information in the first bytes of a PDF; empty without it."""
+    found = re.search(rb"/" + name + rb"\s*\(([^()\\]*)\)", head)
+    return found[1].decode("latin-1") if found else ""
 
 
 def picture_size(head: bytes) -> tuple[int, int]:

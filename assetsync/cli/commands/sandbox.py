@@ -55,6 +55,7 @@ def _time(name: str, meaning: str) -> Decorator:
 )
 @click.option("--twice", is_flag=True, help="Show every asset twice through the index.")
 @click.option("--renditions", is_flag=True, help="Show a rendition beside each picture.")
+@click.option("--pdf-keeps-own", is_flag=True, help="Let what a PDF holds replace the metadata of its upload.")
 @click.option("--no-md5", is_flag=True, help="Show no MD5, like some releases.")
 @click.option("--latin1", is_flag=True, help="Show names as ISO-8859-1, with ? for other characters, in both dialects.")
 @click.option("--renames", is_flag=True, help="Store every upload under another name, as a workflow may.")
