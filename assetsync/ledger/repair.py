@@ -117,7 +117,7 @@ class Repair:
                 conn, row.id, Event.SETTLED_BY_HAND, now,
                 assetid=asset.id, id_from="adopted", asset_folder=asset.folder_id, agreed_folder=asset.folder_id,
                 reason=None, detail=None, due_at=now, uploaded_at=now, seen_at=None, findable_at=None, verified_at=None,
-                drift="unread",
+                drift="unread", not_as_sent=None,
             )  # fmt: skip
 
         return self._store.write(work)

@@ -60,6 +60,7 @@ class FileRow(NamedTuple):
     unprocessed_since: float | None
     unprocessed_looks: int | None
     unprocessed_last: float | None
+    not_as_sent: str | None
 
     @classmethod
     def unsaved(cls, path: bytes, stat: FileStat, destfolderid: str, now: float) -> "FileRow":

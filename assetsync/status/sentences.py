@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from assetsync.core.brake_hints import released_by
 from assetsync.core.read_back import NEVER_PROCESSED
 from assetsync.errors import OutOfResources
+from assetsync.ledger.metadata_drift import drift_of
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import Pause
 from assetsync.model import State
@@ -321,7 +322,7 @@ def leftovers(status: SiteStatus) -> Iterator[str]:
 def _drifted(status: SiteStatus) -> Iterator[str]:
     """Yield a line for each file with metadata drift, with the next step."""
     for row in status.drifted:
-        yield f"metadata drift: {printable(row.path)}: {printable(row.drift or '')}"
+        yield f"metadata drift: {printable(row.path)}: {printable(drift_of(row) or '')}"
     more = status.drift_count - len(status.drifted)
     if more > 0:
         yield f"and {more:,} more with metadata drift"

@@ -452,6 +452,21 @@ def m021_unprocessed(db: sqlite_utils.Database) -> None:
         db.execute(statement)
 
 
+_NOT_AS_SENT = """
+ALTER TABLE attempts ADD COLUMN description_digest BLOB;  -- of what was sent, until it is compared; NULL: not compared
+ALTER TABLE attempts ADD COLUMN keywords_digest BLOB;  -- the same of the keywords
+ALTER TABLE files ADD COLUMN not_as_sent TEXT;  -- how the metadata in the service differs from what was sent
+CREATE INDEX files_not_as_sent ON files (wanted) WHERE not_as_sent IS NOT NULL;
+"""
+
+
+@migrations()
+def m022_not_as_sent(db: sqlite_utils.Database) -> None:
+    """Compare the metadata that was sent with the service's; uploads of older ledgers are not compared."""
+    for statement in statements(_NOT_AS_SENT):
+        db.execute(statement)
+
+
 def statements(script: str) -> list[str]:
     """Return the statements of a script, split at semicolons, without comments."""
     bare = "\n".join(line.split("--", 1)[0] for line in script.splitlines())

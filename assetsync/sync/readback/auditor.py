@@ -28,6 +28,7 @@ from assetsync.sync.context import Context
 from assetsync.sync.doubts.candidates import may_be_file
 from assetsync.sync.readback.archive_members import Members
 from assetsync.sync.readback.missing import AuditCounts, MissingAssets, different
+from assetsync.sync.readback.sent_metadata import SentMetadata
 
 log = structlog.get_logger(__name__)
 
@@ -37,12 +38,13 @@ _BATCH = 500
 class Auditor:
     """Auditor of the folders of a site; used by one thread at a time."""
 
-    def __init__(self, context: Context, members: Members, missing: MissingAssets) -> None:
+    def __init__(self, context: Context, members: Members, missing: MissingAssets, sent_metadata: SentMetadata) -> None:
         self._ledger = context.ledger
         self._service = context.service
         self._clock = context.clock
         self._members = members
         self._missing = missing
+        self._sent_metadata = sent_metadata
 
     def audit(self, folder: str) -> AuditCounts:
         """Audit one folder of the service, and return the counts.
@@ -72,7 +74,9 @@ class Auditor:
         changes: list[Change] = []
         met = []
         strangers = []
-        for asset in assets:
+        # Usually the metadata was compared when the file was read back.
+        self._sent_metadata.expect([*rows.values()])
+        for asset in self._sent_metadata.look(assets):
             row = rows.get(asset.id)
             if row is None:
                 strangers.append(asset)
@@ -96,6 +100,7 @@ class Auditor:
                     result.elsewhere += not is_fine
         self._ledger.audits.met(met, began)
         self._ledger.assets.apply_all(changes, now)
+        self._sent_metadata.record()
         return strangers
 
     def _explain(self, assets: list[Asset], uploads: list[LeftBy], began: float, result: AuditCounts) -> None:

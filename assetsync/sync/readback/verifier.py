@@ -35,6 +35,7 @@ from assetsync.sync.context import Context
 from assetsync.sync.folder_backoff import FolderBackoff, HealthCheck
 from assetsync.sync.lookups import CheckedListing, by_id, named, names_of, of_ids
 from assetsync.sync.readback.auditor import ask_for_audit
+from assetsync.sync.readback.sent_metadata import SentMetadata
 from assetsync.text import moment
 
 log = structlog.get_logger(__name__)
@@ -71,6 +72,7 @@ class Verifier:
         unprocessed_after: float,
         needs_index: Callable[[], bool],
         misnames: Callable[[bytes, str], bool],
+        sent_metadata: SentMetadata,
     ) -> None:
         self._folder_backoff = FolderBackoff(health_check)
         self._checked_listing = CheckedListing(context)
@@ -84,6 +86,7 @@ class Verifier:
         self._unprocessed_after = unprocessed_after
         self._needs_index = needs_index
         self._misnames = misnames
+        self._sent_metadata = sent_metadata
         # Whether uploads into a folder keep their names, as recorded by this process.
         self._names: dict[str, bool] = {}
         # Whether an audit was requested since a control sample was last shown.
@@ -121,6 +124,7 @@ class Verifier:
             else:
                 unseen.append(row)
         self._record(changes, now)
+        self._sent_metadata.record()
         for row in rows:
             is_new = row.state is State.STORED and row.findable_at is None and row.uploaded_at is not None
             if is_new and row.assetid in found:
@@ -147,15 +151,17 @@ class Verifier:
     def _in_database(self, rows: Sequence[FileRow], indexed: Container[str]) -> tuple[dict[str, Asset], list[FileRow]]:
         """Look up ids that are not `indexed` in their folders: by name if there are few, else by a listing.
 
-        The cost of a listing depends on the size of the folder, so a listing decides all due assets of the folder. The
-        second value holds the rows that were added for this reason.
+        Assets whose metadata is to be compared are looked up, too. The cost of a listing depends on the size of the
+        folder, so a listing decides all due assets of the folder. The second value holds the rows that were added for
+        this reason.
         """
         found: dict[str, Asset] = {}
         added: list[FileRow] = []
         folders: dict[str, list[FileRow]] = {}
         taken = {row.id for row in rows}
+        to_compare = self._sent_metadata.expect(rows)
         for row in rows:
-            if row.assetid not in indexed:
+            if row.assetid not in indexed or row.assetid in to_compare:
                 folders.setdefault(_folder_of(row), []).append(row)
         now = self._clock.steady()
         self._put_off = {folder: later for folder, later in self._put_off.items() if later[0] > now}
@@ -163,9 +169,16 @@ class Verifier:
             if folder in self._put_off:
                 continue
             began = self._clock.steady()
+            # The index shows all of them: nothing but their metadata is to be looked at.
+            only_compares = all(row.assetid in indexed for row in those)
             try:
-                added += self._in_folder(folder, those, taken, found)
+                more = self._in_folder(folder, those, taken, found)
+                # The index may show the others, too: they come next.
+                added += [] if only_compares else more
             except ServiceError as error:
+                if only_compares:
+                    log.debug("metadata is compared by the next audit", destfolderid=folder, detail=str(error))
+                    continue
                 wait = self._folder_backoff.put_off(folder, error, self._clock.steady() - began)
                 self._put_off[folder] = self._clock.steady() + wait, str(error)
                 log.warning("cannot be read back", destfolderid=folder, detail=str(error))
@@ -190,7 +203,8 @@ class Verifier:
             due = self._ledger.assets.to_verify(self._clock.now(), _BY_LISTING_AT_MOST, folder=folder)
             more = [row for row in due if row.id not in taken] if len(names) > _BY_NAME_AT_MOST else []
             ids |= {row.assetid for row in more if row.assetid is not None}
-            found.update(of_ids(self._checked_listing.listing(folder), ids))
+            self._sent_metadata.expect(more)
+            found.update(of_ids(self._sent_metadata.look(self._checked_listing.listing(folder)), ids))
             if ids - set(found):
                 # Some releases show unprocessed assets only on request (interface section 4.1).
                 found.update(self._look(folder, "%", ids, available="0"))
@@ -214,7 +228,7 @@ class Verifier:
 
     def _look(self, folder: str, pattern: str, ids: set[str], available: str | None = None) -> dict[str, Asset]:
         request = SearchRequest(searchfor=pattern, folderid=folder, dbdirect=True, available=available)
-        return of_ids(every(self._service.search, request), ids)
+        return of_ids(self._sent_metadata.look(every(self._service.search, request)), ids)
 
     def _change(self, row: FileRow, asset: Asset, now: float, *, findable: bool, needs_index: bool) -> Change:
         expected = Expected(_folder_of(row), row.size, row.md5)

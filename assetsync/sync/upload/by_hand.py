@@ -14,6 +14,7 @@ import structlog
 
 from assetsync.core.names import printable, sent_name
 from assetsync.core.read_back import NEVER_PROCESSED
+from assetsync.core.sent_texts import NOT_COMPARED
 from assetsync.core.states import Event, allowed
 from assetsync.errors import UsageError
 from assetsync.ledger.file.database import is_sent_by_hand
@@ -92,7 +93,7 @@ class ByHand:
         texts = {name: str(intent[name]) for name in ("destfolderid", "sent_name", "boundary", "md5", "meta_digest")}
         stat = FileStat(*(int(each) for each in intent["stat"]))
         path = bytes.fromhex(str(argument["path"]))
-        return cls(path, Intent(0, stat=stat, by_hand=True, **texts), bool(argument["send_again"]))
+        return cls(path, Intent(0, stat=stat, by_hand=True, sent=NOT_COMPARED, **texts), bool(argument["send_again"]))
 
 
 def begin(ledger: Ledger, service: Service, hand: ByHand, now: float) -> Begun:
