@@ -9,6 +9,7 @@ from assetsync.model import State
 from .sim_answers import md5
 from .sim_checks import Violation
 from .sim_curated import judge_curated
+from .sim_own import judge_own
 from .sim_partial import arrives_within, judge_partial
 from .sim_restless import judge_restless
 from .sim_sidecars import judge_sidecars
@@ -194,6 +195,7 @@ def judge(simulation: "Simulation") -> None:
             raise Violation(f"I4: {path} is verified with another digest than {asset.id} has")
     _all_explained(simulation)
     judge_sidecars(simulation)
+    judge_own(simulation)
     judge_curated(simulation)
     judge_restless(simulation)
     judge_partial(simulation)

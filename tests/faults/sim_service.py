@@ -400,13 +400,22 @@ class SimService(httpx.BaseTransport):
             found = found[start - 1 : start - 1 + min(25, int(form.get("maxrows", "25")))]
         said = form["searchfor"]
         self.note(f"SEARCH {said if len(said) < 40 else len(said)} → {' '.join(a.id[-3:] for a in found)}")
-        return as_json({"COLUMNS": list(COLUMNS), "DATA": [self._row(a, now, total, said) for a in found]})
+        columns = [*COLUMNS, *(("description", "keywords") if self.habits.keeps_own else ())]
+        return as_json({"COLUMNS": columns, "DATA": [self._row(a, now, total, said) for a in found]})
 
     def _row(self, asset: Stored, now: float, total: int, said: str) -> list[object]:
         done = asset.processed_from <= now
         digest = md5(asset.content) if done and self.habits.gives_md5 else None
         size = str(len(asset.content)) if done else "0"
-        return [asset.id, asset.name, asset.folder, "doc", size, digest, 0, total, said]
+        texts: list[object] = []
+        if self.habits.keeps_own:
+            shown = asset.said if done and not self.keeps_own(asset) else {}
+            texts = [shown.get("desc", ""), shown.get("keywords", "")]
+        return [asset.id, asset.name, asset.folder, "doc", size, digest, 0, total, said, *texts]
+
+    def keeps_own(self, asset: Stored) -> bool:
+        """Whether a file keeps its own metadata in place of what is sent with it."""
+        return bool(self.habits.keeps_own) and self.habits.keeps_own in asset.name
 
     def _matches(self, asset: Stored, form: dict[str, str], now: float) -> bool:
         if form.get("folderid") and asset.folder not in form["folderid"].split(","):

@@ -22,6 +22,7 @@ from tests.faults.sim_curated import curated_schedule
 from tests.faults.sim_failing import FAILING, failing_schedule
 from tests.faults.sim_late import gateway_schedule, lagging_schedule
 from tests.faults.sim_nameless import nameless_schedule
+from tests.faults.sim_own import own_schedule
 from tests.faults.sim_partial import PARTIAL, partial_schedule
 from tests.faults.sim_restless import restless_schedule
 from tests.faults.sim_restored import restored_schedule, rolled_back_schedule
@@ -50,6 +51,7 @@ KINDS: dict[str, Callable[[int], Schedule]] = {
     "failing": lambda seed: failing_schedule(seed, sorted(FAILING)[seed % len(FAILING)]),
     "partial": lambda seed: partial_schedule(seed, PARTIAL[seed % len(PARTIAL)]),
     "stuck": stuck_schedule,
+    "own": own_schedule,
 }
 AT_ONCE = 25
 PROGRESS_EVERY = 1000
