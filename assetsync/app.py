@@ -32,6 +32,7 @@ from assetsync.sync.readback.auditor import Auditor, PendingAudits
 from assetsync.sync.readback.drift import Drift
 from assetsync.sync.readback.indexer import Indexer
 from assetsync.sync.readback.missing import MissingAssets
+from assetsync.sync.readback.sent_metadata import SentMetadata
 from assetsync.sync.readback.verifier import Verifier
 from assetsync.sync.rescan import Rescan
 from assetsync.sync.root_identity import RootIdentity
@@ -245,6 +246,7 @@ def build(
     # A cron line defines when the daemon's job runs; whatever is due by then has waited for at least a minute.
     indexer = Indexer(context, interval=(index.seconds if isinstance(index, Interval) else 60.0) if indexes else None)
     drift = Drift(context, plan, sidecars, resend_moved=resend_moved)
+    sent_metadata = SentMetadata(context, plan, sidecars)
 
     root_identity = RootIdentity(context, plan, DuplicateSites(ledger, clock, config.ledger, claim_of(config)))
     runtime_state = RuntimeState(context, circuit_breaker, doubt_limit, settling, folder_listing)
@@ -278,8 +280,10 @@ def build(
             context,
             health_check,
             longest=min(verify.seconds, WELL_WITHIN) if isinstance(verify, Interval) else 300.0,
+            unprocessed_after=config.policy.unprocessed_after,
             needs_index=lambda: indexes and not indexer.stopped,
             misnames=sidecars.misnames,
+            sent_metadata=sent_metadata,
         ),
         indexer=indexer,
         auditor=Auditor(
@@ -290,6 +294,7 @@ def build(
                 resend=config.policy.on_remote_missing == "upload",
                 mapped={mapping.destfolderid for mapping in plan.mappings.all},
             ),
+            sent_metadata,
         ),
         pending_audits=PendingAudits(ledger, clock, folders),
         drift=drift,

@@ -157,6 +157,8 @@ class FakeService:
         # What a probe of the address for uploads shows, and how many came.
         self.probed = AddressProbe(is_right=True)
         self.probes = 0
+        # What replaces the description and keywords of an upload: of a PDF those that it holds itself.
+        self.keeps_own: Callable[[Stored], tuple[str, str] | None] = lambda _asset: None
         # What kind of asset a file of this name is taken for; of others their endings tell.
         self.kinds: dict[str, str] = {}
         self.processing: float = 0.0
@@ -304,8 +306,19 @@ class FakeService:
         if asset.processed_at > self._clock.now():
             return Asset(asset.id, asset.folder, name, 0, None, self._shown_kind(asset))
         digest = asset.md5 if self.gives_md5 else None
-        columns: dict[str, object] = {"file_type": asset.file_type}
+        columns: dict[str, object] = {"file_type": asset.file_type, **self._texts(asset)}
         return Asset(asset.id, asset.folder, name, len(asset.content), digest, self._shown_kind(asset), columns)
+
+    def _texts(self, asset: Stored) -> dict[str, object]:
+        kind, said = self._kind_of(asset), dict(asset.meta)
+        names = ("file_desc", "file_keywords")
+        if kind in ("img", "vid", "aud"):
+            names = (f"{kind}_description", f"{kind}_keywords")
+        texts = self.keeps_own(asset) or tuple(said.get(name, "") for name in names)
+        return dict(zip(("description", "keywords"), (self._as_shown(text) for text in texts), strict=True))
+
+    def _as_shown(self, text: str) -> str:
+        return text.encode("latin-1", "replace").decode("latin-1") if self.shows_latin1 else text
 
     def _kind_of(self, asset: Stored) -> str:
         return self.kinds.get(asset.name) or guess_kind(os.fsencode(asset.name))

@@ -252,6 +252,7 @@ class Policy(Section):
     on_move: Literal["upload", "report"] = "upload"
     on_remote_missing: Literal["upload", "report"] = "report"
     verified_when: Literal["findable", "stored"] = "findable"
+    unprocessed_after: SomeTime = 21_600.0
 
 
 class Brake(Section):

@@ -12,6 +12,21 @@ from assetsync.model import Asset
 UNSEEN_PATIENCE = 600.0
 """Seconds of answered look-ups without the asset after which an accepted upload is in doubt (seen with emoji names)."""
 
+NEVER_PROCESSED = "never_processed"
+"""The reason word of a file whose accepted asset the service has not processed for too long."""
+
+LOOK_AGAIN = 3600.0
+"""Seconds until the next look at an asset that counts as never processed."""
+
+_LOOKS = 10
+"""Answered look-ups, after the first, that must show an asset unprocessed before it counts as never processed."""
+
+_LOOKS_IN = 20
+"""A look-up counts if this part of the patience (1/20) has passed since the last one that counted.
+
+So ten of them take half of the patience: a wall clock that is set forward does not use it up by itself.
+"""
+
 _UNKNOWN_WAIT = 10.0
 
 
@@ -22,6 +37,38 @@ class Reading(StrEnum):
     MOVED = "moved"
     DIFFERENT = "different"
     NOT_YET = "not processed yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Unprocessed:
+    """The answered look-ups that showed an asset unprocessed: the first, how many count since, and the last of these.
+
+    Times are in seconds since the epoch.
+    """
+
+    since: float
+    looks: int
+    last: float
+
+    @classmethod
+    def first(cls, now: float) -> "Unprocessed":
+        """Return the look-ups after the first one."""
+        return cls(now, 0, now)
+
+    def again(self, now: float, patience: float) -> "Unprocessed":
+        """Return the look-ups after another one; `patience` is in seconds.
+
+        A first look-up in the future was dated by a clock that has been set back since: the time begins anew.
+        """
+        if now < self.since:
+            return Unprocessed.first(now)
+        if 0 <= now - self.last < patience / _LOOKS_IN:
+            return self
+        return Unprocessed(self.since, self.looks + 1, now)
+
+    def is_never(self, now: float, patience: float) -> bool:
+        """Return whether the asset counts as never processed."""
+        return now - self.since >= patience and self.looks >= _LOOKS
 
 
 @dataclass(frozen=True, slots=True)

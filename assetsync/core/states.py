@@ -30,6 +30,7 @@ class Event(StrEnum):
     CONFIRMED = "read back equal"
     DIFFERENT = "read back different"
     UNSEEN = "not there after processing"
+    NEVER_PROCESSED = "never processed"
     DISPUTED = "id claimed by another answer"
     MISSING = "missing at audit"
     REPLENISHED = "missing, to be sent again"
@@ -84,6 +85,7 @@ TABLE: Mapping[Event, Mapping[State, State | Next]] = {
     Event.CONFIRMED: {State.STORED: State.VERIFIED, State.VERIFIED: Next.SAME},
     Event.DIFFERENT: _from((State.STORED, State.VERIFIED), State.BLOCKED),
     Event.UNSEEN: {State.STORED: State.IN_DOUBT},
+    Event.NEVER_PROCESSED: {State.STORED: State.BLOCKED},
     # The real owner of an adopted asset was found; the adopter may be in any of these states by then.
     Event.DISPUTED: _from((State.STORED, State.VERIFIED, State.BLOCKED), Next.REOPENED) | _from(_REST, Next.SAME),
     Event.MISSING: _from((State.STORED, State.VERIFIED), State.BLOCKED),

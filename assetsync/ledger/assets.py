@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from assetsync.core.backoff import LONGEST
+from assetsync.core.read_back import LOOK_AGAIN, NEVER_PROCESSED
 from assetsync.core.states import Event
 from assetsync.ledger.file.database import Database
 from assetsync.ledger.repair import MISSING
@@ -47,6 +48,14 @@ class Assets:
         )
         return files_where(self._store, where, now, limit, folder)
 
+    def never_processed(self, now: float, limit: int) -> list[FileRow]:
+        """Return files blocked for an asset that was never processed, which are due to be read back."""
+        where = (
+            f"state = 'blocked' AND reason = '{NEVER_PROCESSED}' AND (due_at <= ?1 OR due_at > ?1 + {LOOK_AGAIN})"
+            " ORDER BY due_at, id LIMIT ?2"
+        )
+        return files_where(self._store, where, now, limit)
+
     def to_index(self, now: float, uploaded_before: float, asked_before: float, limit: int = 500) -> list[FileRow]:
         """Return assets that the database shows and the index does not, long enough after upload and last request.
 
@@ -80,7 +89,7 @@ class Assets:
                 if found is None or not _is_as_read(found, row):
                     continue
                 is_open = bool(found["open"])
-                if is_open and event is Event.CONFIRMED:
+                if is_open and event in (Event.CONFIRMED, Event.NEVER_PROCESSED):
                     # The attempt was reopened when the asset was not shown; nothing else would close it.
                     close_attempts(conn, row.id, "found", now)
                     is_open = False

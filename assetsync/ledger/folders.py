@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
-from assetsync.ledger.equal_content import OWNED
 from assetsync.ledger.file.database import Database
-from assetsync.ledger.rows import retry_where
+from assetsync.ledger.rows import WHOSE_ASSET, retry_where
 
 UNLISTED = "unlisted"
 """The hold reason of a folder that cannot be listed; kept until a listing succeeds, also while one is tried."""
@@ -139,9 +138,10 @@ class FolderListings:
         self._store.write(lambda conn: note_names(conn, destfolderid, kept=kept))
 
     def left_unprocessed(self, destfolderid: str) -> bool:
-        """Return whether a sighted asset in the folder, which no row owns, was still being processed."""
-        sql = f"SELECT 1 FROM sightings s WHERE folder_id = ? AND size IS NULL AND NOT {OWNED.format('s.assetid')}"
-        return bool(self._store.value(f"{sql} LIMIT 1", destfolderid))
+        """Return whether a sighted asset in the folder, which no version has or had, was still being processed."""
+        known = f"why = 'replaced' OR EXISTS (SELECT 1 FROM files WHERE {WHOSE_ASSET.format('= s.assetid')})"
+        sql = f"SELECT 1 FROM sightings s WHERE folder_id = ? AND size IS NULL AND NOT ({known}) LIMIT 1"
+        return bool(self._store.value(sql, destfolderid))
 
     def sighted_since(self, assetid: str) -> float | None:
         """Return when an asset that no row owns was first seen; None without a sighting."""

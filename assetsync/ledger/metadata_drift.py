@@ -8,9 +8,10 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from assetsync.core.sent_texts import SentTexts
 from assetsync.ledger.file.database import ANY_OF, Database, below
 from assetsync.ledger.rows import FILE_COLUMNS, WHOSE_ASSET, FileRow, file_row, files_where
-from assetsync.model import Asset
+from assetsync.model import Asset, Wanted
 
 AWAY = "away"
 """Stored in place of a drift if the file was not there to be read; `back` marks it as unread."""
@@ -33,8 +34,42 @@ _READ_BY = ("path", "destfolderid", "asset_folder", "agreed_folder", "filetype",
 _IS_THERE = "asset_folder = ? AND state IN ('stored', 'verified')"
 
 
+NOT_AS_SENT = "not_as_sent"
+"""The word for metadata in the service that differs from what was sent."""
+
+_IS_NOT_AS_SENT = "not_as_sent IS NOT NULL AND wanted = 'yes'"
+
+COUNT_REPORTED = (
+    f"SELECT (SELECT COUNT(*) FROM files WHERE {DRIFTED}) + (SELECT COUNT(*) FROM files WHERE {_IS_NOT_AS_SENT}"
+    f" AND COALESCE(drift, 'unread') IN ('unread', '{AWAY}'))"
+)
+"""SQL statement that counts the files that `reported` finds; most of it needs an index alone."""
+
+
+def reported(limit: str, more: str = "") -> str:
+    """Return the SQL condition for the first files with drift, or with other metadata than was sent.
+
+    `limit` and `more` are SQL: how many, and a further condition. Each of the two kinds has an index, and is read to
+    the limit only, because there may be a million.
+    """
+    kinds = (
+        f"SELECT id FROM files WHERE {kind}{more} ORDER BY id LIMIT {limit}" for kind in (DRIFTED, _IS_NOT_AS_SENT)
+    )
+    return f"id IN ({' UNION ALL '.join(f'SELECT id FROM ({kind})' for kind in kinds)})"
+
+
+def drift_of(row: FileRow) -> str | None:
+    """Return how the service differs from the tree, or from what was sent; None of a version of history."""
+    if row.wanted is not Wanted.YES:
+        return None
+    drift = None if row.drift in NOT_REPORTED else row.drift
+    return "; ".join(filter(None, (drift, row.not_as_sent))) or None
+
+
 def reason_of(row: FileRow) -> str:
-    """Return a word for the drift of a version: `sidecar` (unusable), `metadata`, or `elsewhere` (its folder)."""
+    """Return a word for the drift: `sidecar` (unusable), `metadata`, `elsewhere` (its folder), or `not_as_sent`."""
+    if row.drift is None or row.drift in NOT_REPORTED:
+        return NOT_AS_SENT
     if (row.drift or "").startswith(UNREADABLE):
         return "sidecar"
     return "metadata" if row.metadata_differs else "elsewhere"
@@ -46,6 +81,15 @@ class Found(NamedTuple):
     drift: str | None
     drift_digest: str | None
     row: FileRow
+
+
+class SentUpload(NamedTuple):
+    """An upload whose metadata is to be compared with the service's: its version, and digests of what was sent."""
+
+    row: FileRow
+    attempt_id: int
+    digest: str | None
+    sent: SentTexts
 
 
 class MetadataDrift:
@@ -103,10 +147,8 @@ class MetadataDrift:
 
     def drifted(self, path: bytes = b"") -> Iterator[FileRow]:
         """Yield the files with drift: at a path, or below it; all files if it is empty."""
-        sql = (
-            f"SELECT {FILE_COLUMNS} FROM files WHERE {DRIFTED} AND (path = ? OR path >= ? AND path < ?)"
-            " AND id > ? ORDER BY id LIMIT ?"
-        )
+        found = reported("?5", " AND (path = ?1 OR path >= ?2 AND path < ?3) AND id > ?4")
+        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE {found} ORDER BY id LIMIT ?5"
         return map(file_row, self._store.pages(sql, "id", (0,), path, *below(path)))
 
     def settle(self, rows: Iterable[FileRow]) -> int:
@@ -121,6 +163,41 @@ class MetadataDrift:
             " WHERE id = ? AND drift = ? AND drift_digest IS ?"
         )
         return self._store.change_each(sql, [(row.id, row.drift, row.drift_digest) for row in rows])
+
+    def to_compare(self, rows: Sequence[FileRow]) -> dict[str, SentUpload]:
+        """Return, by asset, the uploads of these versions that named the asset and were not compared yet."""
+        known = {row.id: row for row in rows if row.id_from == "answer" and row.assetid is not None}
+        if not known:
+            return {}
+        sql = (
+            "SELECT a.file_id, a.id, a.meta_digest, a.description_digest, a.keywords_digest"
+            f" FROM attempts a CROSS JOIN files f ON f.id = a.file_id WHERE a.file_id {ANY_OF}"
+            " AND a.result = 'accepted' AND f.uploaded_at = a.ended_at"
+            " AND COALESCE(a.description_digest, a.keywords_digest) IS NOT NULL"
+        )
+        found = self._store.rows(sql, json.dumps([*known]))
+        uploads = [SentUpload(known[row[0]], row[1], row[2], SentTexts(row[3], row[4])) for row in found]
+        return {str(upload.row.assetid): upload for upload in uploads}
+
+    def compared(self, found: Sequence[tuple[SentUpload, str | None]]) -> None:
+        """Record for uploads how the service's metadata differs, None if it does not; they are not compared again."""
+
+        def work(conn: sqlite3.Connection) -> None:
+            for upload, difference in found:
+                conn.execute(
+                    "UPDATE attempts SET description_digest = NULL, keywords_digest = NULL WHERE id = ?",
+                    (upload.attempt_id,),
+                )
+                if difference is not None:
+                    sql = "UPDATE files SET not_as_sent = ? WHERE id = ? AND assetid = ?"
+                    conn.execute(sql, (difference, upload.row.id, upload.row.assetid))
+
+        self._store.write(work)
+
+    def settle_sent(self, rows: Iterable[FileRow]) -> int:
+        """Record an operator's word that the service now has the metadata that was sent; return the number settled."""
+        sql = "UPDATE files SET not_as_sent = NULL WHERE id = ? AND not_as_sent = ?"
+        return self._store.change_each(sql, [(row.id, row.not_as_sent) for row in rows])
 
     def lies_in(self, file_id: int, folder: str) -> bool:
         """Return whether a version's asset was last seen in that folder of the service, wherever it was sent."""

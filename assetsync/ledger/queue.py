@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from assetsync.core.backoff import LONGEST
 from assetsync.core.outcome import UNREADABLE_WHILE_SENT
+from assetsync.core.sent_texts import NOT_COMPARED, SentTexts
 from assetsync.core.settled import PastUpload
 from assetsync.core.states import Event, Facts
 from assetsync.ledger.equal_content import OWNED
@@ -38,11 +39,11 @@ _PAST = 64
 """Maximum number of versions of a path, and of its uploads, that `uploads_of` reads."""
 _QUEUED = "FROM counted WHERE wanted = 'yes' AND state = 'queued' AND files > 0"
 _IS_HELD = f"destfolderid IN (SELECT destfolderid FROM folders WHERE {HELD})"
-_CLAIMS = ("destfolderid", "md5", "meta_digest", "drift", "reason", "detail", "attempts")
+_CLAIMS = ("destfolderid", "md5", "meta_digest", "drift", "not_as_sent", "reason", "detail", "attempts")
 _CLAIM = Usual(
     State.QUEUED, Event.CLAIMED, Facts(open_attempt=True),
     {"md5": "?2", "meta_digest": "?3", "attempts": "attempts + 1"},
-    "drift IS NULL AND reason IS NULL AND detail IS NULL AND destfolderid = ?4",
+    "drift IS NULL AND not_as_sent IS NULL AND reason IS NULL AND detail IS NULL AND destfolderid = ?4",
 )  # fmt: skip
 
 
@@ -50,7 +51,8 @@ _CLAIM = Usual(
 class Intent:
     """The record of an attempt, committed before its first byte leaves; `md5` is set if the file was read whole before.
 
-    `by_hand`: `assetsync upload` sends the file, not the process that holds the ledger.
+    `by_hand`: `assetsync upload` sends the file, not the process that holds the ledger. `sent`: the metadata to compare
+    once the asset is read back; none of an upload by hand.
     """
 
     file_id: int
@@ -61,6 +63,7 @@ class Intent:
     md5: str | None
     meta_digest: str
     by_hand: bool = False
+    sent: SentTexts = NOT_COMPARED
 
 
 class NameBusy(Exception):
@@ -191,12 +194,12 @@ class Queue:
             try:
                 cursor = conn.execute(
                     "INSERT INTO attempts (file_id, destfolderid, sent_name, folded_name, boundary, size, mtime_ns,"
-                    " inode, md5, meta_digest, start_no, started_at, by_hand)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    " inode, md5, meta_digest, start_no, started_at, by_hand, description_digest, keywords_digest)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
                         intent.file_id, intent.destfolderid, intent.sent_name, intent.sent_name.casefold(),
                         intent.boundary, intent.stat.size, intent.stat.mtime_ns, intent.stat.inode, intent.md5,
-                        intent.meta_digest, self._start_no, now, intent.by_hand,
+                        intent.meta_digest, self._start_no, now, intent.by_hand, *intent.sent,
                     ),
                 )  # fmt: skip
             except sqlite3.IntegrityError as error:
@@ -212,7 +215,7 @@ class Queue:
                 raise Outdated  # the mapping changed after the file was read
             move(
                 conn, row, Event.CLAIMED, now, open_attempt=True,
-                md5=intent.md5, meta_digest=intent.meta_digest, drift=None, reason=None, detail=None,
+                md5=intent.md5, meta_digest=intent.meta_digest, drift=None, not_as_sent=None, reason=None, detail=None,
                 attempts=row["attempts"] + 1,
             )  # fmt: skip
             return attempt

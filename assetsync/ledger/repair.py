@@ -78,7 +78,8 @@ class Repair:
     def send_again(self, row: FileRow, now: float) -> State:
         """Queue a file although an asset of it is known or may exist; record the known asset as replaced.
 
-        A missing asset is recorded as not there, so that `orphans` lists it only once it is back. An asset that holds
+        A missing asset is recorded as not there, so that `orphans` lists it only once it is back. An asset that the
+        service has not processed is recorded without size and MD5, so that no other file adopts it. An asset that holds
         somebody else's content is not recorded: it is their work, and the next audit reports it as unknown.
         """
 
@@ -86,13 +87,14 @@ class Repair:
             current = read_file(conn, row.id)
             close_attempts(conn, row.id, "sent_again", now)
             if current.assetid is not None and not current.is_theirs:
+                shown = (current.size, current.md5) if current.unprocessed is None else (None, None)
                 conn.execute(
                     "INSERT INTO sightings (assetid, folder_id, name, size, md5, first_seen, seen_to, why,"
                     " file_id, path, met_at) SELECT ?, ?, ?, ?, ?, ?, 0, 'replaced', ?, ?, ?"
                     " ON CONFLICT (assetid) DO UPDATE SET why = 'replaced', met_at = COALESCE(excluded.met_at, met_at)",
                     (
                         current.assetid, current.asset_folder or current.destfolderid, current.folded_name,
-                        current.size, current.md5, now, current.id, current.path,
+                        *shown, now, current.id, current.path,
                         0 if current.reason == MISSING else None,
                     ),
                 )  # fmt: skip
@@ -115,7 +117,7 @@ class Repair:
                 conn, row.id, Event.SETTLED_BY_HAND, now,
                 assetid=asset.id, id_from="adopted", asset_folder=asset.folder_id, agreed_folder=asset.folder_id,
                 reason=None, detail=None, due_at=now, uploaded_at=now, seen_at=None, findable_at=None, verified_at=None,
-                drift="unread",
+                drift="unread", not_as_sent=None,
             )  # fmt: skip
 
         return self._store.write(work)

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from assetsync.core.read_back import NEVER_PROCESSED
 from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
 from assetsync.ledger.equal_content import OWNED
 from assetsync.ledger.file.database import ANY_OF, Database, below, open_beside
 from assetsync.ledger.folders import HELD, PASSING, UNLISTED, Hold
-from assetsync.ledger.metadata_drift import DRIFTED, ELSEWHERE
+from assetsync.ledger.metadata_drift import COUNT_REPORTED, ELSEWHERE, reported
 from assetsync.ledger.rows import FILE_COLUMNS, THEIRS, FileRow, file_row, files_where
 from assetsync.ledger.runs import HourlyStats, Runs
 from assetsync.model import State, Wanted
@@ -57,10 +58,11 @@ _HAS_QUEUED = (
 )
 _BLOCKED = "state = 'blocked' AND wanted <> 'unmapped'"
 _MOVED = "state IN ('stored', 'verified') AND asset_folder <> destfolderid AND asset_folder"
-# Files with a wrong asset: missing, different, elsewhere.
+# Files with a wrong asset: missing, different, never processed, elsewhere.
 _NOT_AS_SENT = (
     "state = 'blocked' AND reason = 'missing'",
     "state = 'blocked' AND reason = 'different'",
+    f"state = 'blocked' AND reason = '{NEVER_PROCESSED}'",
     f"{_MOVED} IS NOT agreed_folder",
 )
 
@@ -252,11 +254,11 @@ class Reports:
 
     def drifted(self, limit: int) -> list[FileRow]:
         """Return up to `limit` files with drift, ordered by id."""
-        return files_where(self._store, f"{DRIFTED} ORDER BY id LIMIT ?", limit)
+        return files_where(self._store, f"{reported('?1')} ORDER BY id LIMIT ?1", limit)
 
     def count_drifted(self) -> int:
         """Return the number of files that `drifted` returns without a limit."""
-        return int(self._store.value(f"SELECT COUNT(*) FROM files WHERE {DRIFTED}"))
+        return int(self._store.value(COUNT_REPORTED))
 
     def holds(self, now: float) -> dict[str, Hold]:
         """Return the folders that are held, and how; a folder that cannot be listed only if `unlisted` has it."""

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from assetsync.core.read_back import Unprocessed
 from assetsync.core.states import WANTED_AFTER, Event, Facts, transition
 from assetsync.errors import LedgerDamaged, RowUnfit
 from assetsync.ledger.file.database import Database
@@ -55,6 +56,11 @@ class FileRow(NamedTuple):
     unseen_last: float | None
     drift_digest: str | None
     agreed_folder: str | None
+    unprocessed_id: str | None
+    unprocessed_since: float | None
+    unprocessed_looks: int | None
+    unprocessed_last: float | None
+    not_as_sent: str | None
 
     @classmethod
     def unsaved(cls, path: bytes, stat: FileStat, destfolderid: str, now: float) -> "FileRow":
@@ -78,6 +84,14 @@ class FileRow(NamedTuple):
     def is_theirs(self) -> bool:
         """Whether the asset holds content that somebody else put there; the same condition as `THEIRS` in SQL."""
         return self.reason == "different" and (self.verified_at is not None or self.id_from == "adopted")
+
+    @property
+    def unprocessed(self) -> Unprocessed | None:
+        """The look-ups that showed its current asset unprocessed; None if there were none."""
+        if self.assetid is None or self.unprocessed_id != self.assetid or self.unprocessed_since is None:
+            return None
+        last = self.unprocessed_last or self.unprocessed_since
+        return Unprocessed(self.unprocessed_since, self.unprocessed_looks or 0, last)
 
     @property
     def stat(self) -> FileStat:

@@ -110,16 +110,20 @@ class Control:
     async def alter_asset(self, request: Request) -> Response:
         """Move and rename the asset in `{"id": …, "folder": ID, "name": …}`, or delete it with `"delete": true`.
 
-        This simulates what people do in a DAM.
+        This simulates what people do in a DAM. With `"process": true` the service processes the asset now.
         """
         given = await _json_object(request)
         assetid, folder, name = given.get("id"), given.get("folder"), given.get("name")
         if not (isinstance(assetid, str) and isinstance(folder, str | None) and isinstance(name, str | None)):
-            raise UsageError("The asset has no id", hint='send {"id": …} with "folder", "name" or "delete": true')
+            raise UsageError(
+                "The asset has no id", hint='send {"id": …} with "folder", "name", "process" or "delete": true'
+            )
         if folder is not None and folder not in self._store.folders():
             raise UsageError(f"There is no folder {folder}", hint="GET /_sandbox/folders lists them")
         if given.get("delete") is True:
             found = self._store.delete(assetid)
+        elif given.get("process") is True:
+            found = self._store.process(assetid)
         else:
             found = self._store.alter(assetid, folder=folder, name=name or None)
         return JSONResponse({"id": assetid}) if found else JSONResponse({"error": "There is no such asset"}, 404)

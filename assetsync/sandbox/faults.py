@@ -41,6 +41,7 @@ class FaultKind(StrEnum):
     INDEX_WIPES = "index_wipes"  # searchIndex deletes the whole index before it adds assets
     NAMES_LOST = "names_lost"  # the upload is stored under its own id instead of the name sent
     INVISIBLE = "invisible"  # the upload is stored, but no search shows it for `seconds`
+    NEVER_PROCESSED = "never_processed"  # the upload is stored and accepted, but nothing ever processes it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))

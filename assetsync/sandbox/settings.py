@@ -36,8 +36,9 @@ class SandboxSettings:
     releases). Without `md5` no answer has an MD5. With `latin1` the dialect `documented`, too, sends names as
     ISO-8859-1 with `?` for other characters. With `folds_blanks` searches show several blanks in a row as one, while
     the database keeps them (observed). With `renames` a workflow stores each upload under a new name and returns this
-    name in `renamefilebody`. With `renditions` a search returns a second row, of a smaller rendition, for each
-    processed picture, unless `showrenditions=false`.
+    name in `renamefilebody`. With `pdf_keeps_own` the subject and keywords of a PDF replace the description and
+    keywords of its upload, also if the PDF has none (observed). With `renditions` a search returns a second row, of a
+    smaller rendition, for each processed picture, unless `showrenditions=false`.
 
     `strays` selects the answer of the addresses below `/razuna` that are not of the interface: 404, a redirect to a
     login page, or that page itself (both observed where the path of the tenant was left out).
@@ -57,6 +58,7 @@ class SandboxSettings:
     strays: Strays = "missing"
     twice: bool = False
     renditions: bool = False
+    pdf_keeps_own: bool = False
     md5: bool = True
     latin1: bool = False
     folds_blanks: bool = False

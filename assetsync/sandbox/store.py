@@ -6,6 +6,7 @@ interpret queries, `answers` writes the answers.
 
 import hashlib
 import json
+import math
 import re
 import shutil
 import sqlite3
@@ -58,7 +59,7 @@ class NewAsset:
     """An asset to store; `content` yields its bytes.
 
     `fields` maps the names of the form fields of its upload to their values, without the credential. No search shows
-    the asset for `hidden_for` seconds.
+    the asset for `hidden_for` seconds. An asset that is `never_processed` stays unprocessed until `process`.
     """
 
     id: str
@@ -68,6 +69,7 @@ class NewAsset:
     fields: Mapping[str, str]
     damaged: bool = False
     hidden_for: float = 0.0
+    never_processed: bool = False
 
 
 _AS_STORED: Final = "id folder_id folder_name filename filename_org extension filetype size md5 stored_at"
@@ -235,11 +237,13 @@ class Store:
 
     def _insert(self, asset: NewAsset, size: int, md5: str, head: bytes) -> None:
         now = self.now
-        processed_at = now + self._settings.processing_delay
+        processed_at = math.inf if asset.never_processed else now + self._settings.processing_delay
         extension = extension_of(asset.filename)
         filetype = filetype_of(extension)
         width, height = picture_size(head) if filetype == "img" else (0, 0)
         description, keywords = said_of(filetype, asset.fields)
+        if self._settings.pdf_keeps_own and extension == "pdf":
+            description, keywords = (pdf_text(head, name) for name in (b"Subject", b"Keywords"))
         values = {
             "id": asset.id,
             "folder_id": asset.folder_id,
@@ -292,6 +296,14 @@ class Store:
                 renamed = "UPDATE assets SET filename = ?, name_key = ?, t_any = ?, t_name = ? WHERE id = ?"
                 connection.execute(renamed, (name, name.lower(), text["t_any"], text["t_name"], assetid))
         return True
+
+    def process(self, assetid: str) -> bool:
+        """Process an asset now, as an installation that finishes late; return False if there is no such identifier."""
+        now = self.now
+        due = now + self._settings.index_delay if self._settings.self_index else None
+        update = "UPDATE assets SET processed_at = MIN(processed_at, ?), indexed_at = MIN(indexed_at, ?) WHERE id = ?"
+        with self._lock:
+            return self._writer.execute(update, (now, due, assetid)).rowcount > 0
 
     def index(self, assetids: Sequence[str] | None, *, wipe: bool) -> None:
         """Put assets (None: all) into the index `index_delay` from now; with `wipe`, empty the index first."""
@@ -357,6 +369,12 @@ def extension_of(name: str) -> str:
 def filetype_of(extension: str) -> str:
     """Return img, vid, aud, doc or other (interface section 4.3)."""
     return _TYPE_OF.get(extension, "other")
+
+
+def pdf_text(head: bytes, name: bytes) -> str:
+    """Return a plain text from the document information in the first bytes of a PDF; empty without it."""
+    found = re.search(rb"/" + name + rb"\s*\(([^()\\]*)\)", head)
+    return found[1].decode("latin-1") if found else ""
 
 
 def picture_size(head: bytes) -> tuple[int, int]:

@@ -213,6 +213,7 @@ class Uploads:
             fields={name: value for name, value in given.items() if name not in _CREDENTIALS},
             damaged=not form.complete,
             hidden_for=hidden.seconds if hidden else 0.0,
+            never_processed=FaultKind.NEVER_PROCESSED in active,
         )
         self._store.add(asset)
         if is_archive(name) and form.complete and given.get("zip_extract", "1").lower() in ("1", "true", "yes"):

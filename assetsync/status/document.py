@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from assetsync.ledger.folders import Hold
-from assetsync.ledger.metadata_drift import reason_of
+from assetsync.ledger.metadata_drift import drift_of, reason_of
 from assetsync.ledger.reports import Brake, Finding
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import JOBS
@@ -65,7 +65,7 @@ def as_object(status: SiteStatus) -> dict[str, Any]:
         "holds": [hold_object(folder, hold) for folder, hold in sorted(status.holds.items())],
         "blocked_files": [_file(row) | {"help": runnable(next_step(row))} for row in status.blocked],
         "doubts": [_file(row) | {"help": runnable("assetsync doubt list")} for row in status.doubts],
-        "drift": [Finding.of(row, reason_of(row), row.drift).as_object() for row in status.drifted],
+        "drift": [Finding.of(row, reason_of(row), drift_of(row)).as_object() for row in status.drifted],
         "drift_count": status.drift_count,
         "index_stopped": status.index_stopped,
         "wrong_address": status.wrong_address,

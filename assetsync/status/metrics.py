@@ -62,7 +62,11 @@ class Gauges(Collector):
         yield self._gauge(
             "oldest_waiting_seconds", "Age of the oldest file that is not yet verified.", status.oldest_age
         )
-        yield self._gauge("metadata_drift", "Files whose metadata changed after the upload.", status.drift_count)
+        yield self._gauge(
+            "metadata_drift",
+            "Files whose metadata changed after the upload, or was not kept by the service.",
+            status.drift_count,
+        )
         vanished = sum(each.count for each in status.vanished)
         yield self._gauge("vanished_week", "Files that vanished from the tree in the last 7 days.", vanished)
         yield self._gauge("brakes", "Brakes that wait for an operator.", len(status.brakes))

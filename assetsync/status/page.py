@@ -18,6 +18,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from assetsync.core.brake_hints import released_by
+from assetsync.ledger.metadata_drift import drift_of
 from assetsync.ledger.reports import BlockedGroup
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import JOBS, SECONDS, Hour
@@ -218,7 +219,7 @@ def _said(status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
         "blocked": [_blocked(group) for group in status.blocked_groups],
         "doubts": [_named(row, row.detail or row.reason) for row in status.doubts],
         "more_doubts": max(0, status.in_doubt - len(status.doubts)),
-        "drift": [_named(row, row.drift) for row in status.drifted],
+        "drift": [_named(row, drift_of(row)) for row in status.drifted],
         "more_drift": max(0, status.drift_count - len(status.drifted)),
         "oldest": None
         if oldest is None

@@ -9,7 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from assetsync.core.brake_hints import released_by
 from assetsync.core.outcome import UPLOAD_ADDRESS_HELP
+from assetsync.core.read_back import NEVER_PROCESSED
 from assetsync.errors import OutOfResources
+from assetsync.ledger.metadata_drift import drift_of
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import Pause
 from assetsync.model import State
@@ -34,6 +36,7 @@ _HELP = {
     # The first command takes over an equal asset; the second uploads another asset beside it.
     "missing": "`assetsync retry {path}`, or `assetsync retry --send-again {path}` if that finds nothing",
     "unseen": "`assetsync retry {path}`, or `assetsync retry --send-again {path}` if nothing is left of it",
+    "never_processed": "`assetsync retry --send-again {path}`; if the service processes it late, it goes on by itself",
     "absent": _BY_HAND,
     "damaged": _BY_HAND,
     "undecidable": "`assetsync doubt resolve {path} --asset ID`, or `--absent`",
@@ -329,7 +332,7 @@ def _wrong_address(status: SiteStatus) -> Iterator[str]:
 def _drifted(status: SiteStatus) -> Iterator[str]:
     """Yield a line for each file with metadata drift, with the next step."""
     for row in status.drifted:
-        yield f"metadata drift: {printable(row.path)}: {printable(row.drift or '')}"
+        yield f"metadata drift: {printable(row.path)}: {printable(drift_of(row) or '')}"
     more = status.drift_count - len(status.drifted)
     if more > 0:
         yield f"and {more:,} more with metadata drift"
@@ -366,6 +369,9 @@ def steps_of_many(folder: bytes, reason: str) -> Iterator[str]:
         yield _RETRY.format(path=quoted(folder))
         if reason == "missing":
             yield f"if that finds nothing: assetsync retry --send-again --reason missing {quoted(folder)}"
+        return
+    if reason == NEVER_PROCESSED:
+        yield f"assetsync retry --send-again --reason {reason} {quoted(folder)}"
         return
     yield f"assetsync files --state blocked --reason {reason} {quoted(folder)}"
     if "{path}" not in step:

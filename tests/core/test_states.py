@@ -31,6 +31,7 @@ SERVICE_RULES = (
     (Event.CONFIRMED, {State.STORED, State.VERIFIED}, State.VERIFIED),
     (Event.DIFFERENT, {State.STORED, State.VERIFIED}, State.BLOCKED),
     (Event.UNSEEN, {State.STORED}, State.IN_DOUBT),
+    (Event.NEVER_PROCESSED, {State.STORED}, State.BLOCKED),
     (Event.DISPUTED, {State.STORED, State.VERIFIED, State.BLOCKED} | REST, None),
     (Event.MISSING, {State.STORED, State.VERIFIED}, State.BLOCKED),
     (Event.REPLENISHED, {State.VERIFIED}, State.QUEUED),

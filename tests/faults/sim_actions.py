@@ -168,6 +168,13 @@ class Actions:
         self._sim.note(f"PERSON {verb}s {asset.id[-3:]}, {asset.name}, to {asset.folder}")
         return True
 
+    def _finish(self, which: int) -> bool:
+        asset = self._sim.service.finish(which)
+        if asset is None:
+            return False
+        self._sim.note(f"SERVICE processes {asset.id[-3:]}, {asset.name}, late")
+        return True
+
     def _send_again(self, path: str) -> bool:
         rows = self._sim.site.context.ledger.reports.of_path(path.encode())
         if not rows or rows[0].state not in (State.BLOCKED, State.IN_DOUBT, State.STORED, State.VERIFIED):

@@ -9,9 +9,11 @@ from assetsync.model import State
 from .sim_answers import md5
 from .sim_checks import Violation
 from .sim_curated import judge_curated
+from .sim_own import judge_own
 from .sim_partial import arrives_within, judge_partial
 from .sim_restless import judge_restless
 from .sim_sidecars import judge_sidecars
+from .sim_stuck import finish_unknown, is_stuck, was_finished
 from .sim_tree import FOLDERS
 from .sim_values import GRACE
 
@@ -50,6 +52,7 @@ def quiet(simulation: "Simulation") -> None:
     for fiber in list(simulation.baton.busy()):
         while fiber.busy:
             simulation.guarded(lambda f=fiber: f.resume(1_000), fiber.name)  # type: ignore[misc]
+    finish_unknown(simulation)
     simulation.note("---- quiet from here on")
     rested, arrived = 0, False
     began, within = simulation.clock.true, _arrives_within(simulation)
@@ -125,7 +128,9 @@ def _has_arrived(simulation: "Simulation") -> bool:
 
 def _rests(simulation: "Simulation") -> bool:
     simulation.service.settle()
-    unrested = any(_goes_on(row) and row.wanted != "unmapped" for row in _all(simulation))
+    unrested = any(
+        (_goes_on(row) or was_finished(simulation, row)) and row.wanted != "unmapped" for row in _all(simulation)
+    )
     waits = len(simulation.site.settling) or simulation.site.brakes.pulled() or simulation.service.late
     return not unrested and not waits
 
@@ -190,6 +195,7 @@ def judge(simulation: "Simulation") -> None:
             raise Violation(f"I4: {path} is verified with another digest than {asset.id} has")
     _all_explained(simulation)
     judge_sidecars(simulation)
+    judge_own(simulation)
     judge_curated(simulation)
     judge_restless(simulation)
     judge_partial(simulation)
@@ -219,6 +225,8 @@ def _justified(simulation: "Simulation", path: str, row) -> bool:
             return row.absences >= 4 or simulation.service.phantoms > 0 or jumped or may_be_moved or untold
         case "crashes":
             return row.crashes >= 5
+        case "never_processed":
+            return is_stuck(simulation, row)
     return False
 
 

@@ -13,17 +13,21 @@ from assetsync.core import doubt as core_doubt
 from assetsync.core import outcome as core_outcome
 from assetsync.core.doubt import Grace, Watch
 from assetsync.core.doubt_limits import DoubtLimits
+from assetsync.core.read_back import Unprocessed
 from assetsync.core.settled import Rest
 from assetsync.ledger import attempts, doubts, equal_content, ledger
 from assetsync.ledger.equal_content import EqualContent
 from assetsync.ledger.file import schema
 from assetsync.ledger.file.database import Database
+from assetsync.ledger.metadata_drift import MetadataDrift
 from assetsync.model import Answer, Fault, Outcome, SentExtent
 from assetsync.service import uploads
 from assetsync.sync import folder_backoff
 from assetsync.sync.doubts import candidates, resolver
 from assetsync.sync.doubts.resolver import Resolver
 from assetsync.sync.readback import missing
+from assetsync.sync.readback.sent_metadata import SentMetadata
+from assetsync.sync.readback.verifier import Verifier
 from assetsync.sync.upload import by_hand
 from assetsync.sync.upload import decide as decision
 from assetsync.sync.upload.dedupe import Dedupe
@@ -371,6 +375,49 @@ def equal_content_is_sent_by_hand(patch: Patch) -> None:
     """Send by hand what the folder holds, or may hold, as another version or asset."""
     patch.setattr(by_hand, "_equal", lambda _ledger, _hand, _row: NothingEqual())
 
+
+def what_is_never_processed_is_sent_again(patch: Patch) -> None:
+    """Upload a file again by itself once its asset counts as never processed."""
+    not_processed = Verifier._not_processed
+
+    def sending(self, row, columns, now):
+        change = not_processed(self, row, columns, now)
+        if change[1] is not None:
+            self._ledger.repair.send_again(row, now)
+        return change
+
+    patch.setattr(Verifier, "_not_processed", sending)
+
+
+def what_is_never_processed_is_waited_for(patch: Patch) -> None:
+    """Wait for ever until the service has processed an accepted upload."""
+    patch.setattr(Unprocessed, "is_never", lambda *_: False)
+
+
+def what_was_sent_is_not_compared(patch: Patch) -> None:
+    """Take the metadata that was sent for the service's."""
+    patch.setattr(SentMetadata, "look", lambda _self, assets: iter(assets))
+
+
+def a_finding_is_read_away(patch: Patch) -> None:
+    """Let a new reading of the drift end what the service did not keep."""
+    read = MetadataDrift.read
+
+    def forgetting(self, found, *, still):
+        read(self, found, still=still)
+        self._store.change_each("UPDATE files SET not_as_sent = NULL WHERE id = ?", [(one.row.id,) for one in found])
+
+    patch.setattr(MetadataDrift, "read", forgetting)
+
+
+OF_OWN: tuple[Callable[[Patch], None], ...] = (what_was_sent_is_not_compared, a_finding_is_read_away)
+"""Those that show where files keep their own metadata."""
+
+OF_STUCK: tuple[tuple[Callable[[Patch], None], str], ...] = (
+    (what_is_never_processed_is_sent_again, "times by us"),
+    (what_is_never_processed_is_waited_for, "I7"),
+)
+"""Those that show where the service leaves uploads unprocessed, and what each breaks."""
 
 OF_BY_HAND: tuple[Callable[[Patch], None], ...] = (a_running_command_is_taken_for_ended, equal_content_is_sent_by_hand)
 """Those that show only where files are uploaded by hand."""

@@ -56,6 +56,10 @@ class Variant:
     """The folder of the service into which every upload is."""
     default_limits: bool = False
     """Whether grace, time-out and workers are those of the default configuration."""
+    keeps_own: str = ""
+    """Letters in the names of files that keep their own metadata; without them no metadata is shown."""
+    unprocessed_after: int = 0
+    """Seconds after which an asset counts as never processed; 0 is the default of the configuration."""
 
     def habits(self) -> Habits:
         return Habits(
@@ -75,6 +79,7 @@ class Variant:
             upload_takes=self.upload_takes,
             refusing_each=self.refusing_each,
             refusing=self.refusing,
+            keeps_own=self.keeps_own,
         )
 
 

@@ -6,6 +6,7 @@ or after a 504 within five times what the upload took.
 What may be concluded from all this is `sim_checks`'s.
 """
 
+import math
 import random
 import re
 from collections import deque
@@ -96,6 +97,20 @@ class SimService(httpx.BaseTransport):
                 asset.name, asset.curated = f"by hand {asset.name}", True
             case _:
                 return None
+        return asset
+
+    def stuck(self) -> list[Stored]:
+        """Give the assets that it has accepted and does not process."""
+        return [asset for asset in (*self.assets.values(), *self.late) if asset.processed_from == math.inf]
+
+    def finish(self, which: int) -> Stored | None:
+        """Process one of the assets that it left unprocessed, if there is one; gives which."""
+        stuck = self.stuck()
+        if not stuck:
+            return None
+        asset = stuck[which % len(stuck)]
+        asset.processed_from = self._clock.true
+        asset.indexed_from = self._clock.true + self.habits.index_lag
         return asset
 
     def settle(self) -> None:
@@ -252,6 +267,10 @@ class SimService(httpx.BaseTransport):
                     self._store(post, post.content, plan.late)
                 return xml(0, "success", self.used_ids()[plan.at % len(self.used_ids())])
         self._store(post, post.content, min(plan.late, 3.0))
+        if plan.kind == "never_processed":
+            for asset in (*self.assets.values(), *self.late):
+                if asset.post == post.boundary:
+                    asset.processed_from = asset.indexed_from = math.inf
         return xml(0, "success", self._id_of(post), self._renamed(post))
 
     def _has(self, content: bytes) -> bool:
@@ -381,13 +400,22 @@ class SimService(httpx.BaseTransport):
             found = found[start - 1 : start - 1 + min(25, int(form.get("maxrows", "25")))]
         said = form["searchfor"]
         self.note(f"SEARCH {said if len(said) < 40 else len(said)} → {' '.join(a.id[-3:] for a in found)}")
-        return as_json({"COLUMNS": list(COLUMNS), "DATA": [self._row(a, now, total, said) for a in found]})
+        columns = [*COLUMNS, *(("description", "keywords") if self.habits.keeps_own else ())]
+        return as_json({"COLUMNS": columns, "DATA": [self._row(a, now, total, said) for a in found]})
 
     def _row(self, asset: Stored, now: float, total: int, said: str) -> list[object]:
         done = asset.processed_from <= now
         digest = md5(asset.content) if done and self.habits.gives_md5 else None
         size = str(len(asset.content)) if done else "0"
-        return [asset.id, asset.name, asset.folder, "doc", size, digest, 0, total, said]
+        texts: list[object] = []
+        if self.habits.keeps_own:
+            shown = asset.said if done and not self.keeps_own(asset) else {}
+            texts = [shown.get("desc", ""), shown.get("keywords", "")]
+        return [asset.id, asset.name, asset.folder, "doc", size, digest, 0, total, said, *texts]
+
+    def keeps_own(self, asset: Stored) -> bool:
+        """Whether a file keeps its own metadata in place of what is sent with it."""
+        return bool(self.habits.keeps_own) and self.habits.keeps_own in asset.name
 
     def _matches(self, asset: Stored, form: dict[str, str], now: float) -> bool:
         if form.get("folderid") and asset.folder not in form["folderid"].split(","):

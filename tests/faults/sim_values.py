@@ -65,7 +65,8 @@ class Habits:
     Files of more than `limit` bytes get an error page, until all is quiet; 0 is none. It shows what was stored `lag`
     seconds ago. Of its searches this share fails (`failing`), or each of so many (`failing_each`, 0 is none), until all
     is at rest. An upload takes `upload_takes` seconds. Each of so many (`refusing_each`, 0 is none), or all into a
-    folder (`refusing`), are answered by 500 and not stored, until all is at rest.
+    folder (`refusing`), are answered by 500 and not stored, until all is at rest. With `keeps_own` it shows metadata,
+    and that of files with these letters in their names is their own: it is empty.
     """
 
     gives_md5: bool = True
@@ -84,3 +85,5 @@ class Habits:
     upload_takes: float = 0.0
     refusing_each: int = 0
     refusing: str = ""
+    # Not among what the random numbers of an installation are drawn from: those of earlier seeds stay.
+    keeps_own: str = field(default="", repr=False)

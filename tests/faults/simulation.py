@@ -154,6 +154,8 @@ class Simulation:
         }
         if self.variant.default_limits:
             del said["service"]["read_timeout"], said["upload"]
+        if self.variant.unprocessed_after:
+            said["policy"]["unprocessed_after"] = f"{self.variant.unprocessed_after}s"
         file = self.base / "site.yaml"
         file.write_text(json.dumps(said))
         return load_config(file, {})

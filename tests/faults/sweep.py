@@ -22,6 +22,7 @@ from tests.faults.sim_curated import curated_schedule
 from tests.faults.sim_failing import FAILING, failing_schedule
 from tests.faults.sim_late import gateway_schedule, lagging_schedule
 from tests.faults.sim_nameless import nameless_schedule
+from tests.faults.sim_own import own_schedule
 from tests.faults.sim_partial import PARTIAL, partial_schedule
 from tests.faults.sim_restless import restless_schedule
 from tests.faults.sim_restored import restored_schedule, rolled_back_schedule
@@ -29,6 +30,7 @@ from tests.faults.sim_run import failure
 from tests.faults.sim_schedule import Schedule, schedule_of
 from tests.faults.sim_sidecars import sidecar_schedule
 from tests.faults.sim_similar import similar_schedule
+from tests.faults.sim_stuck import stuck_schedule
 from tests.faults.sim_values import GRACE
 from tests.faults.test_simulation import _together, _unsteady
 
@@ -48,6 +50,8 @@ KINDS: dict[str, Callable[[int], Schedule]] = {
     "gateway": gateway_schedule,
     "failing": lambda seed: failing_schedule(seed, sorted(FAILING)[seed % len(FAILING)]),
     "partial": lambda seed: partial_schedule(seed, PARTIAL[seed % len(PARTIAL)]),
+    "stuck": stuck_schedule,
+    "own": own_schedule,
 }
 AT_ONCE = 25
 PROGRESS_EVERY = 1000

@@ -19,6 +19,8 @@ I9  What the service was told of a file is what the tree says of it in the end, 
 I10 An asset that people moved to another folder is told of, and not sent again; nor is one that they renamed.
 I11 A file that changes during each of its uploads leaves three damaged assets, and one more with each hour.
 I12 While some uploads fail, the others are stored at the rate of the service, under the default limits.
+I13 A file that the service accepts and never processes ends blocked, and verified if the service finishes late.
+I14 What the service does not hold of the metadata that was sent is listed, of a verified file, and nothing else is.
 
 A failing seed is made as small as it can be and printed with its trace. `ASSETSYNC_SEED` sets the first seed, `--long`
 runs 10,000 schedules and searches for each mutant among them.
@@ -48,9 +50,11 @@ from .sim_mutants import (
     OF_FAILING,
     OF_LAGGING,
     OF_NAMELESS,
+    OF_OWN,
     OF_PARTIAL,
     OF_SIDECARS,
     OF_SIMILAR,
+    OF_STUCK,
     a_clean_stop_needs_no_confirmation,
     a_copy_is_believed,
     a_gateway_timeout_is_an_end,
@@ -59,6 +63,7 @@ from .sim_mutants import (
     no_exclusive_names,
 )
 from .sim_nameless import nameless_schedule
+from .sim_own import own_schedule
 from .sim_partial import PARTIAL, partial_schedule
 from .sim_restless import restless_schedule
 from .sim_restored import restored_schedule, rolled_back_schedule
@@ -66,6 +71,7 @@ from .sim_run import explain, explained, failure, run, shrink
 from .sim_schedule import Action, Schedule, Variant, faults_of, schedule_of
 from .sim_sidecars import sidecar_schedule
 from .sim_similar import similar_schedule
+from .sim_stuck import stuck_schedule
 from .simulation import UNFORESEEN
 
 DEFAULT = 20261121
@@ -84,6 +90,8 @@ SHORT_LATE, LONG_LATE = 16, 3000
 SHORT_ROLLED_BACK, LONG_ROLLED_BACK = 12, 3000
 SHORT_FAILING, LONG_FAILING = 12, 3000
 SHORT_PARTIAL, LONG_PARTIAL = 3, 1000
+SHORT_STUCK, LONG_STUCK = 12, 3000
+SHORT_OWN, LONG_OWN = 12, 3000
 REACH = 400
 """Within so many seeds a mutant must be found."""
 KNOWN = {
@@ -122,6 +130,10 @@ KNOWN = {
     "a_round_is_thrown_away_whole": 20261138,
     "an_answered_500_is_no_answer": 10,
     "accepted_uploads_allow_no_doubts": 12,
+    "what_was_sent_is_not_compared": 1,
+    "a_finding_is_read_away": 3,
+    "what_is_never_processed_is_sent_again": 1,
+    "what_is_never_processed_is_waited_for": 1,
 }
 """A seed that finds the mutant: the search begins there, so that it is short while nothing has changed.
 
@@ -342,6 +354,24 @@ def test_partial_failures_leave_progress(kind, request: pytest.FixtureRequest):
 @pytest.mark.parametrize(("mutant", "says"), OF_PARTIAL)
 def test_partial_failures_need_this_rule(mutant, says, monkeypatch: pytest.MonkeyPatch):
     _needs(mutant, lambda seed: partial_schedule(seed, "each_fifth"), says, monkeypatch)
+
+
+def test_unprocessed_uploads_are_blocked_and_not_doubled(request: pytest.FixtureRequest):
+    _find_none(stuck_schedule, LONG_STUCK if request.config.getoption("--long") else SHORT_STUCK)
+
+
+@pytest.mark.parametrize(("mutant", "says"), OF_STUCK)
+def test_unprocessed_uploads_need_this_rule(mutant, says, monkeypatch: pytest.MonkeyPatch):
+    _needs(mutant, stuck_schedule, says, monkeypatch)
+
+
+def test_metadata_that_is_not_kept_is_listed(request: pytest.FixtureRequest):
+    _find_none(own_schedule, LONG_OWN if request.config.getoption("--long") else SHORT_OWN)
+
+
+@pytest.mark.parametrize("mutant", OF_OWN, ids=lambda mutant: mutant.__name__)
+def test_metadata_is_lost_unseen_without_this_rule(mutant, monkeypatch: pytest.MonkeyPatch):
+    _needs(mutant, own_schedule, "I14", monkeypatch)
 
 
 def test_failing_schedule_is_minimised():

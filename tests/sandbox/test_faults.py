@@ -119,6 +119,22 @@ def test_invisible_asset_appears_after_delay(make_caller, clock):
     assert (caller.names("%", dbdirect="true"), caller.names("note")) == (["note.txt"], ["note.txt"])
 
 
+def test_unprocessed_asset_stays_so_until_processed(make_caller, clock):
+    caller = make_caller(clock=clock)
+    caller.sandbox.set_faults(FaultRule(kind=FaultKind.NEVER_PROCESSED, times=1))
+    assetid, other = caller.uploaded("never.txt"), caller.uploaded("other.txt")
+    clock.seconds += 1e9
+    caller.index(assetid)
+    clock.seconds += 1
+    found = {row["id"]: (row["size"], row["md5hash"]) for row in caller.found("%", dbdirect="true")}
+    assert (found[assetid], found[other][0]) == (("0", None), "23")
+    assert caller.names("never") == []
+    control = f"{caller.sandbox.address}/_sandbox/assets"
+    assert caller.http.post(control, json={"id": assetid, "process": True}).status_code == 200
+    assert caller.found("never.txt", dbdirect="true")[0]["size"] == "23"
+    assert caller.names("never") == ["never.txt"]
+
+
 def test_hung_upload_is_stored_after_timeout(caller, eventually):
     caller.sandbox.set_faults(FaultRule(kind=FaultKind.HANG, seconds=0.4, times=1))
     caller.http.timeout = 0.1

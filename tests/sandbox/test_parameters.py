@@ -136,3 +136,12 @@ def test_escapes_and_quotes_disable_syntax(caller, searchfor, found):
         metacf_77='dark blue,a (b) "c",x+y',
     )
     assert bool(caller.found(searchfor)) is found
+
+
+def test_pdf_keeps_its_own_metadata(make_caller):
+    caller = make_caller(pdf_keeps_own=True)
+    said = {"metadata": "1", "meta_lang_id_r": "1", "meta_file_desc": "sent", "meta_file_keywords": "sent"}
+    for name, content in (("a.pdf", b"%PDF /Subject(its own)"), ("b.pdf", b"%PDF"), ("c.txt", b"text")):
+        caller.upload(name, content, **said)
+    found = {row["filename"]: (row["description"], row["keywords"]) for row in caller.found("%", dbdirect="true")}
+    assert found == {"a.pdf": ("its own", ""), "b.pdf": ("", ""), "c.txt": ("sent", "sent")}

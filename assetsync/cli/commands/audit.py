@@ -23,6 +23,7 @@ from assetsync.cli.options import with_config, with_json, with_limit
 from assetsync.cli.output import coloured, first_of, note, table, write, write_json, write_parts
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig
+from assetsync.core.read_back import NEVER_PROCESSED
 from assetsync.errors import LedgerBusy, ServiceError
 from assetsync.ledger.audits import RunningAudit, Unmet
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
@@ -33,10 +34,10 @@ from assetsync.log import configure_logging
 from assetsync.status.sentences import why_paused
 from assetsync.text import moment, plural, printable, runnable
 
-_COLUMNS = ("assets", "fine", "different", "missing", "elsewhere", "doubled", "suspected", "unknown", "history")
-_DIFFERENCES = ("different", "missing", "elsewhere", "doubled", "suspected", "unknown")
+_DIFFERENCES = ("different", "missing", NEVER_PROCESSED, "elsewhere", "doubled", "suspected", "unknown")
+_COLUMNS = ("assets", "fine", *_DIFFERENCES, "history")
 _UNMET = "unmet"
-_SEVERE = ("different", "missing", "damaged")
+_SEVERE = ("different", "missing", NEVER_PROCESSED, "damaged")
 _PAGE = 500
 
 
@@ -94,6 +95,8 @@ class Compared:
         deque(listed, maxlen=0)
         if counts["missing"] and limit is not None:
             write("assetsync retry --reason missing looks for what is missing; with --send-again it is uploaded")
+        if counts[NEVER_PROCESSED] and limit is not None:
+            write(f"assetsync retry --send-again --reason {NEVER_PROCESSED} uploads what was never processed")
         write()
         unmet = counts.pop(_UNMET, 0)
         said_of = [", ".join(coloured(f"{count:,} {why}", _colour(why)) for why, count in sorted(counts.items()))]
@@ -234,11 +237,11 @@ class _Asked(NamedTuple):
 def command(config: SiteConfig, *, last: bool, summary: bool, limit: int, as_json: bool) -> int:
     """Compare each mapped folder of the service with the ledger, and list the differences.
 
-    The reason of a difference is missing (no longer in the service), different (other bytes), elsewhere (moved in the
-    service), doubled (a copy), damaged (proven to be a cut upload), suspected (perhaps a cut upload), unknown (never
-    sent by this ledger) or unmet (missed by an audit that a brake stopped; the next audit decides). If no path is
-    known (-), the asset's name in the service follows. In the table, history counts the assets of versions that were
-    replaced or deleted, or that a person sent again.
+    The reason of a difference is missing (no longer in the service), different (other bytes), never_processed (accepted
+    and left unprocessed), elsewhere (moved in the service), doubled (a copy), damaged (proven to be a cut upload),
+    suspected (perhaps a cut upload), unknown (never sent by this ledger) or unmet (missed by an audit that a brake
+    stopped; the next audit decides). If no path is known (-), the asset's name in the service follows. In the table,
+    history counts the assets of versions that were replaced or deleted, or that a person sent again.
 
     The command exits with 1 if anything differs, if a brake was pulled because too many assets are missing, or if a
     folder was not audited yet. Beside a daemon, the daemon makes the audit. If it takes longer than a few seconds, the

@@ -15,7 +15,7 @@ from assetsync.config import SiteConfig, mappings
 from assetsync.core.mapping import Mappings
 from assetsync.errors import SidecarError, TreeError, UsageError
 from assetsync.ledger.ledger import read_ledger
-from assetsync.ledger.metadata_drift import reason_of
+from assetsync.ledger.metadata_drift import drift_of, reason_of
 from assetsync.ledger.reports import Finding
 from assetsync.ledger.rows import FileRow
 from assetsync.parts import make_tree
@@ -26,7 +26,7 @@ from assetsync.text import printable
 
 @click.group("drift")
 def command() -> None:
-    """List metadata that changed after the upload, or record that it is set in the service.
+    """List metadata that changed after the upload, or that the service did not keep, or record that it is set there.
 
     The interface cannot change an asset: a person sets the new values in the service.
 
@@ -62,10 +62,10 @@ def list_drift(config: SiteConfig, paths: tuple[str, ...], *, limit: int, as_jso
         for row in first_of(rows, limit, as_json=as_json, empty="nothing has drifted"):
             fields = _fields(known, sidecars, row)
             if as_json:
-                finding = Finding.of(row, reason_of(row), row.drift)
-                write_json(finding.as_object() | {"drift": row.drift, "metadata": fields})
+                finding = Finding.of(row, reason_of(row), drift_of(row))
+                write_json(finding.as_object() | {"drift": drift_of(row), "metadata": fields})
                 continue
-            write_parts(f"{printable(row.path)}:", printable(row.drift or ""), between=" ")
+            write_parts(f"{printable(row.path)}:", printable(drift_of(row) or ""), between=" ")
             folder = row.asset_folder or row.destfolderid
             write_parts(f"    asset {row.assetid or '-'}", f"in folder {folder}", between=" ")
             for name, value in (fields or {}).items():
@@ -96,7 +96,7 @@ def settle(config: SiteConfig, paths: tuple[str, ...], *, as_json: bool) -> None
 def _fields(known: Mappings, sidecars: Sidecars, row: FileRow) -> dict[str, str] | None:
     """Return the fields that the sidecars give to a file now; None if they did not drift or cannot be read."""
     position = known.for_directory(row.path.rpartition(b"/")[0])
-    if position is None or not row.metadata_differs:
+    if position is None or not (row.metadata_differs or row.not_as_sent):
         return None
     try:
         return dict(sidecars.metadata_of(row.path, known.all[position], row.filetype).fields)

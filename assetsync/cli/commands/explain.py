@@ -5,12 +5,13 @@ from collections.abc import Iterator
 
 import click
 
-from assetsync.cli.commands.files import as_object, drift_of, error_of, more_of
+from assetsync.cli.commands.files import as_object, error_of, more_of
 from assetsync.cli.options import known_path, with_config, with_json
 from assetsync.cli.output import write_data, write_json, write_parts
 from assetsync.cli.path_state import PathState, Version, read_path_state
 from assetsync.config import SiteConfig
 from assetsync.errors import UnknownPath
+from assetsync.ledger.metadata_drift import drift_of
 from assetsync.ledger.rows import AttemptRow
 from assetsync.model import SentExtent, State, Wanted
 from assetsync.status.document import brake_object, hold_object

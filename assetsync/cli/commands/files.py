@@ -11,10 +11,10 @@ from assetsync.cli.output import first_of, note, write_json, write_parts
 from assetsync.config import SiteConfig
 from assetsync.errors import UnknownPath
 from assetsync.ledger.folders import Hold
-from assetsync.ledger.metadata_drift import NOT_REPORTED
+from assetsync.ledger.metadata_drift import drift_of
 from assetsync.ledger.reports import Finding, LedgerView, view_ledger
 from assetsync.ledger.rows import FileRow
-from assetsync.model import State, Wanted
+from assetsync.model import State
 from assetsync.text import moment, printable, runnable
 
 FILE_KEYS = (
@@ -50,11 +50,6 @@ def named(path: bytes | None, name: str | None) -> str:
     if path is not None:
         return printable(path)
     return f"-  {printable(name)}" if name else "-"
-
-
-def drift_of(row: FileRow) -> str | None:
-    """Return what must be set in the service by hand, None for nothing; history never needs anything."""
-    return row.drift if row.drift not in NOT_REPORTED and row.wanted is Wanted.YES else None
 
 
 def as_object(row: FileRow, holds: dict[str, Hold]) -> dict[str, object]:

@@ -18,7 +18,8 @@ from assetsync.sync.requests.retry import Retry
 @click.option(
     "--reason",
     metavar="WORD",
-    help="Only files that are blocked for this reason, such as sidecar. --send-again needs paths, except with missing.",
+    help="Only files that are blocked for this reason, such as sidecar. --send-again needs paths, except with"
+    " missing and never_processed.",
 )
 @with_json("Print one object: done, request, message.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")

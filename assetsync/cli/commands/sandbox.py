@@ -62,6 +62,7 @@ def _time(name: str, meaning: str) -> Decorator:
 )
 @click.option("--twice", is_flag=True, help="Show every asset twice through the index.")
 @click.option("--renditions", is_flag=True, help="Show a rendition beside each picture.")
+@click.option("--pdf-keeps-own", is_flag=True, help="Let what a PDF holds replace the metadata of its upload.")
 @click.option("--no-md5", is_flag=True, help="Show no MD5, like some releases.")
 @click.option("--latin1", is_flag=True, help="Show names as ISO-8859-1, with ? for other characters, in both dialects.")
 @click.option(
@@ -87,12 +88,13 @@ def command(
 
     POST a list of faults to /_sandbox/faults; it replaces the list before, and an empty list ends all faults. The kinds
     are latency, hang, status, html, too_many, answer_lost, answer_cut, key_refused, search_down, database_down,
-    index_wipes, names_lost and invisible. A fault may have operation (upload, search or index), folder (uploads into
-    it), times, every (5: each fifth request), probability, seconds and status. With `stored` true, status and html come
-    after the upload is stored, as answer_lost always does.
+    index_wipes, names_lost, invisible and never_processed (uploads that are accepted and stay unprocessed). A fault may
+    have operation (upload, search or index), folder (uploads into it), times, every (5: each fifth request),
+    probability, seconds and status. With `stored` true, status and html come after the upload is stored, as answer_lost
+    always does.
 
-    GET /_sandbox/assets lists the assets. POST an id with a folder, a name or delete there, to move, rename or delete
-    an asset.
+    GET /_sandbox/assets lists the assets. POST an id with a folder, a name, delete or process there, to move, rename or
+    delete an asset, or to have one processed that never was.
 
     \b
     Examples:

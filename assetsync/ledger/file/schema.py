@@ -459,6 +459,36 @@ def m020_renamed(db: sqlite_utils.Database) -> None:
         db.execute(statement)
 
 
+_UNPROCESSED = """
+ALTER TABLE files ADD COLUMN unprocessed_id TEXT;  -- the asset that look-ups showed unprocessed; NULL once processed
+ALTER TABLE files ADD COLUMN unprocessed_since REAL;  -- the first of these look-ups
+ALTER TABLE files ADD COLUMN unprocessed_looks INTEGER;  -- how many of them count since
+ALTER TABLE files ADD COLUMN unprocessed_last REAL;  -- the last that counts
+"""
+
+
+@migrations()
+def m021_unprocessed(db: sqlite_utils.Database) -> None:
+    """Record since when the service shows an asset unprocessed, because it may never process it."""
+    for statement in statements(_UNPROCESSED):
+        db.execute(statement)
+
+
+_NOT_AS_SENT = """
+ALTER TABLE attempts ADD COLUMN description_digest BLOB;  -- of what was sent, until it is compared; NULL: not compared
+ALTER TABLE attempts ADD COLUMN keywords_digest BLOB;  -- the same of the keywords
+ALTER TABLE files ADD COLUMN not_as_sent TEXT;  -- how the metadata in the service differs from what was sent
+CREATE INDEX files_not_as_sent ON files (wanted) WHERE not_as_sent IS NOT NULL;
+"""
+
+
+@migrations()
+def m022_not_as_sent(db: sqlite_utils.Database) -> None:
+    """Compare the metadata that was sent with the service's; uploads of older ledgers are not compared."""
+    for statement in statements(_NOT_AS_SENT):
+        db.execute(statement)
+
+
 def statements(script: str) -> list[str]:
     """Return the statements of a script, split at semicolons, without comments."""
     bare = "\n".join(line.split("--", 1)[0] for line in script.splitlines())

@@ -20,6 +20,7 @@ from assetsync.core import metadata
 from assetsync.core.mapping import Plan
 from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX, guess_kind
 from assetsync.core.names import printable
+from assetsync.core.sent_texts import UNKNOWN, Texts
 from assetsync.core.settled import is_settled
 from assetsync.errors import FileUnreadable, NotRegular, RootMissing, SidecarError
 from assetsync.ledger.file.database import below
@@ -43,6 +44,7 @@ class FileMetadata:
     """The metadata of one file; `digest` covers `fields`, `options` and `language`.
 
     `folders_written` is when the youngest sidecar of its folders was written (seconds since the epoch), 0 without one.
+    `texts`: the description and keywords among `fields`, as far as a search shows them, which is in English.
     """
 
     fields: tuple[tuple[str, str], ...]
@@ -52,6 +54,7 @@ class FileMetadata:
     has_own: bool
     own_is_empty: bool = False
     folders_written: float = 0.0
+    texts: Texts = UNKNOWN
 
 
 class _Kept(NamedTuple):
@@ -180,7 +183,9 @@ class Sidecars:
         options = metadata.upload_options(merged, allowed)
         language = metadata.language_of(merged)
         digest = metadata.digest(fields, options, language)
-        return FileMetadata(fields, language, options, digest, has_own, is_empty, folders_written)
+        named = dict(fields) if language == metadata.DEFAULT_LANGUAGE else {}
+        texts = Texts(*(named.get(name) for name in self._fields_table[kind]))
+        return FileMetadata(fields, language, options, digest, has_own, is_empty, folders_written, texts)
 
     def read(self, path: bytes, mapping: Mapping) -> tuple[Metadata | None, int]:
         """Return the metadata of one sidecar, None without one, and its size in bytes. Raise SidecarError."""

@@ -14,7 +14,7 @@ from itertools import islice
 
 import structlog
 
-from assetsync.core.read_back import Expected, Reading, compare
+from assetsync.core.read_back import NEVER_PROCESSED, Expected, Reading, compare
 from assetsync.core.states import Event
 from assetsync.ledger.assets import Change
 from assetsync.ledger.audits import begin
@@ -28,6 +28,7 @@ from assetsync.sync.context import Context
 from assetsync.sync.doubts.candidates import may_be_file
 from assetsync.sync.readback.archive_members import Members
 from assetsync.sync.readback.missing import AuditCounts, MissingAssets, different
+from assetsync.sync.readback.sent_metadata import SentMetadata
 
 log = structlog.get_logger(__name__)
 
@@ -37,12 +38,13 @@ _BATCH = 500
 class Auditor:
     """Auditor of the folders of a site; used by one thread at a time."""
 
-    def __init__(self, context: Context, members: Members, missing: MissingAssets) -> None:
+    def __init__(self, context: Context, members: Members, missing: MissingAssets, sent_metadata: SentMetadata) -> None:
         self._ledger = context.ledger
         self._service = context.service
         self._clock = context.clock
         self._members = members
         self._missing = missing
+        self._sent_metadata = sent_metadata
 
     def audit(self, folder: str) -> AuditCounts:
         """Audit one folder of the service, and return the counts.
@@ -72,7 +74,9 @@ class Auditor:
         changes: list[Change] = []
         met = []
         strangers = []
-        for asset in assets:
+        # Usually the metadata was compared when the file was read back.
+        self._sent_metadata.expect([*rows.values()])
+        for asset in self._sent_metadata.look(assets):
             row = rows.get(asset.id)
             if row is None:
                 strangers.append(asset)
@@ -86,6 +90,8 @@ class Auditor:
                 result.different += 1
                 changes.append((row, Event.DIFFERENT, different(row, difference)))
             else:
+                is_stuck = reading is Reading.NOT_YET and row.state is State.BLOCKED
+                result.never_processed += is_stuck and row.reason == NEVER_PROCESSED
                 if _is_mended(row, reading, asset):
                     changes.append((row, Event.RETRIED, GOES_ON | {"due_at": now}))
                 if reading in (Reading.EQUAL, Reading.MOVED):
@@ -94,6 +100,7 @@ class Auditor:
                     result.elsewhere += not is_fine
         self._ledger.audits.met(met, began)
         self._ledger.assets.apply_all(changes, now)
+        self._sent_metadata.record()
         return strangers
 
     def _explain(self, assets: list[Asset], uploads: list[LeftBy], began: float, result: AuditCounts) -> None:
@@ -104,19 +111,20 @@ class Auditor:
         history = self._ledger.audits.history([asset.id for asset in assets])
         self._ledger.audits.met_history(history, began)
         self._ledger.metadata_drift.met(folder, [asset for asset in assets if asset.id in history])
-        strangers = [asset for asset in assets if asset.id not in history and asset.processed]
+        replaced = self._ledger.audits.replaced([asset.id for asset in assets])
+        # An asset that an operator had replaced may be one that the service never processes.
+        strangers = [a for a in assets if a.id not in history and (a.processed or a.id in replaced)]
         doubts.sight(strangers, doubts.newest_attempt(), now)
         # The audit decides no doubt; the next look-up may be a quarter of an hour away.
         seen = {by.attempt_id for by in uploads if any(may_be_file(by, asset) for asset in strangers)}
         if due := doubts.look_now(seen, now):
             log.info("seen by the audit, looked up now", destfolderid=folder, doubts=due)
-        # An asset that an operator had replaced is already listed for removal: it is not a doubled one.
-        replaced = self._ledger.audits.replaced([asset.id for asset in strangers])
         equal = self._ledger.audits.equal_content(folder, strangers)
         found: list[tuple[str, str, FileRow | None]] = []
         result.history += len(history) + len(replaced)
         for asset in strangers:
             if asset.id in replaced:
+                # It is already listed for removal: it is not a doubled one.
                 continue
             if asset.id in equal:
                 result.doubled += 1
@@ -141,9 +149,9 @@ def _is_proven(row: FileRow, asset: Asset) -> bool:
 
 
 def _is_mended(row: FileRow, reading: Reading, asset: Asset) -> bool:
-    """Return whether the asset of a file that an audit or a read-back blocked is whole again: somebody put it back."""
+    """Return whether the asset of a file that an audit or a read-back blocked is whole: put back, or processed late."""
     is_whole = reading is Reading.EQUAL or (reading is Reading.MOVED and row.verified_at is not None)
-    is_blocked = row.state is State.BLOCKED and row.reason in ("missing", "different", "unseen")
+    is_blocked = row.state is State.BLOCKED and row.reason in ("missing", "different", "unseen", NEVER_PROCESSED)
     return is_blocked and is_whole and (row.verified_at is not None or _is_proven(row, asset))
 
 

@@ -41,6 +41,7 @@ class AuditCounts:
     doubled: int = 0
     suspected: int = 0
     unknown: int = 0
+    never_processed: int = 0
     history: int = 0
     """Assets of versions that were replaced or deleted, or that an operator had sent again."""
     braked: bool = False

@@ -13,19 +13,30 @@ import structlog
 
 from assetsync.core.doubt import Grace
 from assetsync.core.names import is_shown_as, may_be, printable, sent_name
-from assetsync.core.read_back import UNSEEN_PATIENCE, Expected, Reading, compare, next_look
+from assetsync.core.read_back import (
+    LOOK_AGAIN,
+    NEVER_PROCESSED,
+    UNSEEN_PATIENCE,
+    Expected,
+    Reading,
+    Unprocessed,
+    compare,
+    next_look,
+)
 from assetsync.core.states import Event
 from assetsync.errors import ServiceError
 from assetsync.ledger.assets import Change, KnownAsset
-from assetsync.ledger.repair import MISSING
+from assetsync.ledger.repair import GOES_ON, MISSING
 from assetsync.ledger.rows import FileRow
-from assetsync.model import Asset, SearchRequest
+from assetsync.model import Asset, SearchRequest, State, Wanted
 from assetsync.service.paging import every
 from assetsync.service.search import like_pattern
 from assetsync.sync.context import Context
 from assetsync.sync.folder_backoff import FolderBackoff, HealthCheck
 from assetsync.sync.lookups import CheckedListing, by_id, named, names_of, of_ids
 from assetsync.sync.readback.auditor import ask_for_audit
+from assetsync.sync.readback.sent_metadata import SentMetadata
+from assetsync.text import moment
 
 log = structlog.get_logger(__name__)
 
@@ -58,8 +69,10 @@ class Verifier:
         health_check: HealthCheck,
         *,
         longest: float,
+        unprocessed_after: float,
         needs_index: Callable[[], bool],
         misnames: Callable[[bytes, str], bool],
+        sent_metadata: SentMetadata,
     ) -> None:
         self._folder_backoff = FolderBackoff(health_check)
         self._checked_listing = CheckedListing(context)
@@ -70,8 +83,10 @@ class Verifier:
         self._clock = context.clock
         self._meter = context.meter
         self._longest = longest
+        self._unprocessed_after = unprocessed_after
         self._needs_index = needs_index
         self._misnames = misnames
+        self._sent_metadata = sent_metadata
         # Whether uploads into a folder keep their names, as recorded by this process.
         self._names: dict[str, bool] = {}
         # Whether an audit was requested since a control sample was last shown.
@@ -84,6 +99,7 @@ class Verifier:
         Raise ServiceError if the service answers for no folder; then nothing was decided.
         """
         rows = self._ledger.assets.to_verify(self._clock.now(), BATCH)
+        rows += self._ledger.assets.never_processed(self._clock.now(), BATCH - len(rows))
         if len(rows) < least:
             return Verified(0, 0)
         needs_index = self._needs_index()
@@ -99,15 +115,19 @@ class Verifier:
         now = self._clock.now()
         for row in rows:
             asset = found.get(row.assetid or "") or stored.get(row.assetid or "")
-            if asset is None and _folder_of(row) in self._put_off:
-                changes.append(self._later(row, now))
-            elif asset is None:
-                unseen.append(row)
-            else:
+            if row.state is State.BLOCKED:
+                changes.append(_of_blocked(row, asset, now))
+            elif asset is not None:
                 changes.append(self._change(row, asset, now, findable=row.assetid in found, needs_index=needs_index))
+            elif _folder_of(row) in self._put_off:
+                changes.append(self._later(row, now))
+            else:
+                unseen.append(row)
         self._record(changes, now)
+        self._sent_metadata.record()
         for row in rows:
-            if row.assetid in found and row.findable_at is None and row.uploaded_at is not None:
+            is_new = row.state is State.STORED and row.findable_at is None and row.uploaded_at is not None
+            if is_new and row.assetid in found:
                 self._meter.findable(now - row.queued_at)
         for row in unseen:
             self._not_shown(row, now)
@@ -131,15 +151,17 @@ class Verifier:
     def _in_database(self, rows: Sequence[FileRow], indexed: Container[str]) -> tuple[dict[str, Asset], list[FileRow]]:
         """Look up ids that are not `indexed` in their folders: by name if there are few, else by a listing.
 
-        The cost of a listing depends on the size of the folder, so a listing decides all due assets of the folder. The
-        second value holds the rows that were added for this reason.
+        Assets whose metadata is to be compared are looked up, too. The cost of a listing depends on the size of the
+        folder, so a listing decides all due assets of the folder. The second value holds the rows that were added for
+        this reason.
         """
         found: dict[str, Asset] = {}
         added: list[FileRow] = []
         folders: dict[str, list[FileRow]] = {}
         taken = {row.id for row in rows}
+        to_compare = self._sent_metadata.expect(rows)
         for row in rows:
-            if row.assetid not in indexed:
+            if row.assetid not in indexed or row.assetid in to_compare:
                 folders.setdefault(_folder_of(row), []).append(row)
         now = self._clock.steady()
         self._put_off = {folder: later for folder, later in self._put_off.items() if later[0] > now}
@@ -147,9 +169,16 @@ class Verifier:
             if folder in self._put_off:
                 continue
             began = self._clock.steady()
+            # The index shows all of them: nothing but their metadata is to be looked at.
+            only_compares = all(row.assetid in indexed for row in those)
             try:
-                added += self._in_folder(folder, those, taken, found)
+                more = self._in_folder(folder, those, taken, found)
+                # The index may show the others, too: they come next.
+                added += [] if only_compares else more
             except ServiceError as error:
+                if only_compares:
+                    log.debug("metadata is compared by the next audit", destfolderid=folder, detail=str(error))
+                    continue
                 wait = self._folder_backoff.put_off(folder, error, self._clock.steady() - began)
                 self._put_off[folder] = self._clock.steady() + wait, str(error)
                 log.warning("cannot be read back", destfolderid=folder, detail=str(error))
@@ -174,7 +203,8 @@ class Verifier:
             due = self._ledger.assets.to_verify(self._clock.now(), _BY_LISTING_AT_MOST, folder=folder)
             more = [row for row in due if row.id not in taken] if len(names) > _BY_NAME_AT_MOST else []
             ids |= {row.assetid for row in more if row.assetid is not None}
-            found.update(of_ids(self._checked_listing.listing(folder), ids))
+            self._sent_metadata.expect(more)
+            found.update(of_ids(self._sent_metadata.look(self._checked_listing.listing(folder)), ids))
             if ids - set(found):
                 # Some releases show unprocessed assets only on request (interface section 4.1).
                 found.update(self._look(folder, "%", ids, available="0"))
@@ -198,12 +228,14 @@ class Verifier:
 
     def _look(self, folder: str, pattern: str, ids: set[str], available: str | None = None) -> dict[str, Asset]:
         request = SearchRequest(searchfor=pattern, folderid=folder, dbdirect=True, available=available)
-        return of_ids(every(self._service.search, request), ids)
+        return of_ids(self._sent_metadata.look(every(self._service.search, request)), ids)
 
     def _change(self, row: FileRow, asset: Asset, now: float, *, findable: bool, needs_index: bool) -> Change:
         expected = Expected(_folder_of(row), row.size, row.md5)
         reading, difference = compare(expected, asset)
         columns: dict[str, Any] = {"seen_at": row.seen_at or now, "unseen_boot": None}
+        if row.unprocessed_id is not None:
+            columns["unprocessed_id"] = None
         if findable:
             columns["findable_at"] = row.findable_at or now
         if reading is Reading.MOVED:
@@ -223,11 +255,29 @@ class Verifier:
             columns |= {"verified_at": now, "reason": None, "detail": None} | self._kind_of(row, asset)
             return row, Event.CONFIRMED, columns
         columns["due_at"] = now + next_look(now - (row.uploaded_at or row.queued_at), self._longest)
-        if reading is Reading.EQUAL:
-            columns["detail"] = "stored, and not findable through the index yet"
-        else:
-            columns["detail"] = difference
-        return row, None, columns
+        if reading is Reading.NOT_YET:
+            return self._not_processed(row, columns | {"detail": difference}, now)
+        return row, None, columns | {"detail": "stored, and not findable through the index yet"}
+
+    def _not_processed(self, row: FileRow, columns: dict[str, Any], now: float) -> Change:
+        """Count an answered look-up that showed an asset unprocessed; block the file if this has lasted too long."""
+        before, patience = row.unprocessed, self._unprocessed_after
+        seen = Unprocessed.first(now) if before is None else before.again(now, patience)
+        columns |= {
+            "unprocessed_id": row.assetid, "unprocessed_since": seen.since, "unprocessed_looks": seen.looks,
+            "unprocessed_last": seen.last,
+        }  # fmt: skip
+        if not seen.is_never(now, patience):
+            return row, None, columns
+        again = "assetsync upload" if row.wanted is Wanted.OUTSIDE else "assetsync retry"
+        detail = (
+            f"the service has not processed the asset {row.assetid} since {moment(seen.since)}, perhaps because it was"
+            f" stopped in between; assetsync looks every hour whether it has; `{again} --send-again PATH` uploads the"
+            " file again"
+        )
+        log.error("blocked", path=printable(row.path), assetid=row.assetid, detail=detail)
+        columns |= {"reason": NEVER_PROCESSED, "detail": detail, "due_at": now + LOOK_AGAIN}
+        return row, Event.NEVER_PROCESSED, columns
 
     def _note_name(self, row: FileRow, asset: Asset) -> None:
         """Record for the folder whether uploads are read back under the names that were sent.
@@ -301,6 +351,13 @@ class Verifier:
         change = self._change(row, asset, now, findable=False, needs_index=self._needs_index())
         self._record([change], now)
         return True
+
+
+def _of_blocked(row: FileRow, asset: Asset | None, now: float) -> Change:
+    """Return the change of a file blocked as never processed; an asset processed late is read back like any other."""
+    if asset is None or not asset.processed:
+        return row, None, {"due_at": now + LOOK_AGAIN}
+    return row, Event.RETRIED, GOES_ON | {"due_at": now}
 
 
 def _folder_of(row: FileRow) -> str:

@@ -9,6 +9,7 @@ from assetsync.core.names import printable
 from assetsync.core.read_back import Expected, Reading, compare
 from assetsync.errors import UsageError
 from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.metadata_drift import NOT_AS_SENT, reason_of
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest, Service, State
 from assetsync.service.paging import every
@@ -150,7 +151,10 @@ class SettleDrift(OperatorRequest):
             rows = ledger.metadata_drift.drifted(path)
             while page := list(islice(rows, _PAGE)):
                 drifting += len(page)
-                settled += ledger.metadata_drift.settle(row for row in page if row.metadata_differs or row.is_elsewhere)
+                changed = [row for row in page if reason_of(row) != NOT_AS_SENT]
+                settled += len(page) - len(changed)
+                ledger.metadata_drift.settle_sent(row for row in page if row.not_as_sent is not None)
+                settled += ledger.metadata_drift.settle(r for r in changed if r.metadata_differs or r.is_elsewhere)
         counts = {"settled": settled, "still drifting: fix the sidecar or the mapping": drifting - settled}
         return "; ".join(f"{count:,} {what}" for what, count in counts.items() if count)
 

@@ -7,6 +7,7 @@ from typing import ClassVar, Self
 
 from assetsync.core.mapping import folders_above
 from assetsync.core.names import printable
+from assetsync.core.read_back import NEVER_PROCESSED
 from assetsync.core.settled import EMPTY
 from assetsync.core.states import Event, allowed
 from assetsync.errors import UsageError
@@ -48,7 +49,7 @@ class Retry(OperatorRequest):
 
     def check(self, ledger: Ledger) -> None:
         """See `OperatorRequest`."""
-        if self.send_again and self.reason not in (None, MISSING):
+        if self.send_again and self.reason not in (None, MISSING, NEVER_PROCESSED):
             # An asset of such a file may well be in the service: many files at once would be many copies.
             raise UsageError(
                 f"--send-again is not for all files with the reason {self.reason}", hint="name each by its path"

@@ -13,6 +13,8 @@ from itertools import islice
 import structlog
 
 from assetsync.core.names import printable, sent_name
+from assetsync.core.read_back import NEVER_PROCESSED
+from assetsync.core.sent_texts import NOT_COMPARED
 from assetsync.core.states import Event, allowed
 from assetsync.errors import UsageError
 from assetsync.ledger.file.database import is_sent_by_hand
@@ -55,7 +57,7 @@ _OF_IDENTITY = ("root", "service", "twin")
 _AGAIN = "`--send-again` uploads it once more"
 _OPEN = (State.SENDING, State.IN_DOUBT)
 _REST = (State.SUPERSEDED, State.GONE)
-_NOT_THERE = ("missing", "unseen", "different")
+_NOT_THERE = ("missing", "unseen", "different", NEVER_PROCESSED)
 """Reasons of a row whose asset is not known to hold its content."""
 
 _ANY = Rules(settle=0.0, settles=())
@@ -106,7 +108,7 @@ class ByHand:
         texts = {name: str(intent[name]) for name in ("destfolderid", "sent_name", "boundary", "md5", "meta_digest")}
         stat = FileStat(*(int(each) for each in intent["stat"]))
         path = bytes.fromhex(str(argument["path"]))
-        return cls(path, Intent(0, stat=stat, by_hand=True, **texts), bool(argument["send_again"]))
+        return cls(path, Intent(0, stat=stat, by_hand=True, sent=NOT_COMPARED, **texts), bool(argument["send_again"]))
 
 
 def begin(ledger: Ledger, service: Service, hand: ByHand, now: float) -> Begun:

@@ -297,7 +297,9 @@ class FolderListing:
         owned = doubts.owned([asset.id for asset in batch])
         strangers = [asset for asset in batch if asset.id not in owned]
         doubts.sight(strangers, doubts.newest_attempt(), self._clock.now())
+        # An asset of an earlier version is no other file's, also if the service never processes it.
+        earlier = doubts.history([asset.id for asset in strangers if not asset.processed])
         for asset in strangers:
             listed.missed.pop(asset.id, None)
-            if not asset.processed and len(listed.unprocessed) < _MOST_KEPT:
+            if not asset.processed and asset.id not in earlier and len(listed.unprocessed) < _MOST_KEPT:
                 listed.unprocessed[asset.filename.casefold()] = asset.id

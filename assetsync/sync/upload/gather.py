@@ -11,6 +11,7 @@ from typing import NamedTuple
 from assetsync.core.mapping import Mappings
 from assetsync.core.metadata import SUFFIX, folder_sidecars, sidecar_for
 from assetsync.core.names import sent_name
+from assetsync.core.sent_texts import digests
 from assetsync.core.settled import is_settled
 from assetsync.errors import FileChanged, FileUnreadable, NotRegular, RootMissing, SidecarError
 from assetsync.ledger.queue import Intent
@@ -195,7 +196,8 @@ class Gathering:
         assert sidecars.metadata is not None, "a file with a mistake in its metadata is not sent"
         assert self._body is not None, "the body is read before a file is sent"
         name, boundary, metadata = sent_name(row.path.rpartition(b"/")[2]), self._context.token(), sidecars.metadata
-        intent = Intent(row.id, row.destfolderid, name, boundary, row.stat, content.md5, metadata.digest)
+        sent = digests(metadata.texts)
+        intent = Intent(row.id, row.destfolderid, name, boundary, row.stat, content.md5, metadata.digest, sent=sent)
         request = UploadRequest(row.destfolderid, name, boundary, metadata.fields, metadata.language, metadata.options)
         return Ready(row, intent, request, self._body, self._opened(), self._sidecar_changes)
 

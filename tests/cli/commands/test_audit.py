@@ -215,3 +215,22 @@ def test_moved_asset_is_drift_until_settled(mirrored):
     assert "drift" not in mirrored.run("status").out
     assert mirrored.run("reconcile").code == 0
     assert len(mirrored.sandbox.assets()) == 3
+
+
+def test_unprocessed_asset_is_listed_until_sent_again(site):
+    site.configure(more="policy: {unprocessed_after: 200ms}\nschedule: {verify: 100ms}")
+    site.sandbox.set_faults(FaultRule(kind=FaultKind.NEVER_PROCESSED, operation=Operation.UPLOAD, times=1))
+    site.write("a.txt", b"stuck")
+    assert site.run("reconcile").code == 1
+    stuck = ids(site)["a.txt"]
+    shown = site.run("audit")
+    assert (shown.code, shown.out.splitlines()[-1]) == (1, "hq: 1 never_processed")
+    assert "assetsync retry --send-again --reason never_processed uploads what was never processed" in shown.out
+    folder, found = site.run("audit", "--last", "--json").objects
+    assert (folder["never_processed"], folder["fine"], found["reason"]) == (1, 0, "never_processed")
+    assert (found["path"], found["assetid"]) == ("photos/a.txt", stuck)
+    assert stuck not in site.run("orphans").out
+    assert site.run("retry", "--send-again", "--reason", "never_processed").code == 0
+    assert site.run("reconcile").code == 0
+    assert stuck in site.run("orphans").out
+    assert (site.run("audit").code, len(site.sandbox.assets())) == (0, 2)

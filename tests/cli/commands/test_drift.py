@@ -2,6 +2,9 @@
 
 import pytest
 
+from assetsync.sandbox import Sandbox, SandboxSettings
+from tests.cli.conftest import KEY, PHOTOS
+
 
 @pytest.fixture
 def drifted(site):
@@ -70,3 +73,26 @@ def test_without_a_path_nothing_is_settled(drifted):
     result = drifted.run("drift settle")
     assert (result.code, "needs the paths" in result.err) == (2, True)
     assert len(told(drifted)) == 4
+
+
+def test_metadata_not_kept_is_listed_and_settled(site):
+    settings = SandboxSettings(api_key=KEY, folders={PHOTOS: "photos"}, pdf_keeps_own=True)
+    with Sandbox(settings) as sandbox:
+        site.configure(base_url=sandbox.base_url, upload_url=sandbox.upload_url)
+        site.write("_folder.yaml", b"description: Of the folder\nkeywords: [harbour]\n")
+        site.write("empty.pdf", b"%PDF-1.7")
+        site.write("own.pdf", b"%PDF-1.7 << /Subject (Of the folder) /Keywords (annual report) >>")
+        site.write("plain.txt")
+        assert site.run("reconcile").code == 0
+        rows = {row["path"]: row for row in site.run("drift list", "--json").objects}
+        assert rows.keys() == {"photos/empty.pdf", "photos/own.pdf"}
+        assert "(the description is empty, the keywords are empty)" in rows["photos/empty.pdf"]["detail"]
+        assert "(the keywords are others than were sent)" in rows["photos/own.pdf"]["detail"]
+        assert {row["reason"] for row in rows.values()} == {"not_as_sent"}
+        assert rows["photos/own.pdf"]["metadata"] == {"file_desc": "Of the folder", "file_keywords": "harbour"}
+        status = site.run("status", "--json").only
+        assert (status["drift_count"], status["blocked"], status["in_sync"]) == (2, 0, True)
+        assert "metadata drift: photos/own.pdf: the service does not hold" in site.run("status").out
+        assert "does not hold the metadata that was sent" in site.run("explain", "photos/own.pdf").out
+        assert site.run("drift settle", "photos").out == "2 settled\n"
+        assert site.run("drift list").out.startswith("nothing has drifted")
