@@ -95,7 +95,8 @@ class Uploads:
                 content = _read_answer(response.iter_raw(), _PROBE_PATIENCE)
         except TRANSPORT_ERRORS:
             return AddressProbe()
-        content_type = header_text(response.headers.raw, b"content-type")
+        # The detail quotes the content type.
+        content_type = self.redaction.text(header_text(response.headers.raw, b"content-type"))
         return read_upload_probe(Reply(response.status_code, content_type, content))
 
     def connection(self) -> "HttpConnection":

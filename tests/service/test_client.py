@@ -800,3 +800,15 @@ def test_probe_without_answer_proves_nothing(serve, connect, wire_tools, answer)
 
 def test_probe_of_closed_port_proves_nothing(connect, closed_port):
     assert connect(closed_port).probe_uploads() == AddressProbe()
+
+
+def test_probe_shows_no_key(serve, connect, wire_tools):
+    def script(conn):
+        wire_tools.request(conn)
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: {wire_tools.key}\r\nContent-Length: 6\r\n\r\n"
+        conn.sendall(head.encode() + b"<html>")
+
+    probe = connect(serve(script).port).probe_uploads()
+    assert probe.is_right is False
+    assert "'***'" in probe.detail
+    assert wire_tools.key.lower() not in probe.detail.lower()
