@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.terminal import TerminalReporter
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -17,6 +18,7 @@ from assetsync.sandbox import Sandbox
 from assetsync.text import name_configuration
 
 from .running import Running, alone, daemons, make_sandbox
+from .slices import name_slices
 from .world import ManualClock, World
 
 MEMORY = Path("/dev/shm")
@@ -95,6 +97,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("long") is not None and not item.config.getoption("--long"):
         pytest.skip("run with --long only")
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    name_slices(terminalreporter)
 
 
 @pytest.fixture(autouse=True)
