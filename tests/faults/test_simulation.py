@@ -89,7 +89,7 @@ REACH = 400
 KNOWN = {
     "no_grace": 20261121,
     "grace_from_the_attempt": 20261196,
-    "a_gap_is_bridged": 20261411,
+    "a_gap_is_bridged": 20261415,
     "slow_look_ups_are_gaps": 20261125,
     "a_restart_keeps_the_grace": 20261203,
     "a_cut_is_unsent": 20261168,
@@ -97,7 +97,7 @@ KNOWN = {
     "sent_again_after_5xx": 20261172,
     "no_ownership": 20261141,
     "no_look_at_the_old_path": 20261127,
-    "the_intent_comes_late": 20261133,
+    "the_intent_comes_late": 20261328,
     "history_may_be_damage": 20261203,
     "no_take_over": 20261124,
     "a_beginning_is_proof": 571,
