@@ -1,3 +1,8 @@
+"""The program's entry: exit codes, streams, and what a command loads.
+
+Covers `errors.py`.
+"""
+
 import json
 import os
 import subprocess
