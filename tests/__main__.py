@@ -1,5 +1,8 @@
 """Run every check, as CI does: `python -m tests`; arguments go to pytest (`--long` for the long randomized runs).
 
+`python -m tests --quick` is for use after each edit: ruff, mypy, import-linter, and the tests that start no process,
+serve no sandbox and simulate no long time (the rule is in `tests/quick.py`).
+
 Many tests wait for processes, so more of them run at once than there are cores; `-n 0` runs them one by one. A test
 that does not end is ended, with the place where it was, so that it does not keep silent about all others.
 """

@@ -10,13 +10,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.terminal import TerminalReporter
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from assetsync.sandbox import Sandbox
 from assetsync.text import name_configuration
 
+from .quick import LONG_FOLDERS, is_slow
 from .running import Running, alone, daemons, make_sandbox
+from .slices import name_slices
 from .world import ManualClock, World
 
 MEMORY = Path("/dev/shm")
@@ -41,6 +44,7 @@ pytest-xdist 3.8 ignores its own groups under pytest 9.2.
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", default=False, help="explore further and simulate longer")
+    parser.addoption("--quick", action="store_true", default=False, help="leave out what takes long (`tests/quick.py`)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -92,9 +96,26 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
     return _Scheduling(config, log)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the long folders out of `--quick`; None leaves the decision to other hooks."""
+    is_long = collection_path.parent == Path(__file__).parent and collection_path.name in LONG_FOLDERS
+    return True if is_long and config.getoption("--quick") else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--quick"):
+        left_out = [item for item in items if isinstance(item, pytest.Function) and is_slow(item)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("long") is not None and not item.config.getoption("--long"):
         pytest.skip("run with --long only")
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    name_slices(terminalreporter)
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,7 @@
-"""A site put together from its configuration."""
+"""A site put together from its configuration.
+
+Covers `parts.py`.
+"""
 
 import pytest
 

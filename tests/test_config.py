@@ -1,4 +1,9 @@
-"""The configuration: what it means, and every mistake as one sentence with file, line, key and fix."""
+"""The configuration: what it means, and every mistake as one sentence with file, line, key and fix.
+
+Covers `config/document/fields.py`, `config/document/loader.py`, `config/document/metadata.py`,
+`config/document/problems.py`, `config/load.py`, `config/models.py`, `config/schedule.py`, `config/source.py` and
+`config/values.py`.
+"""
 
 import os
 import re

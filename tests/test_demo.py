@@ -1,3 +1,8 @@
+"""`assetsync demo`: the whole job on a sample tree.
+
+Covers `cli/commands/demo.py`, `demo/sample.py` and `demo/stage.py`.
+"""
+
 import io
 import json
 import os

@@ -1,4 +1,7 @@
-"""The log: one event a line, and no line with a secret in it."""
+"""The log: one event a line, and no line with a secret in it.
+
+Covers `journal.py`.
+"""
 
 import base64
 import io

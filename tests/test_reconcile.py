@@ -1,4 +1,7 @@
-"""One shot over the whole way: when it ends, what it reports, and what stops it."""
+"""One shot over the whole way: when it ends, what it reports, and what stops it.
+
+Covers `reconcile/report.py` and `reconcile/run.py`.
+"""
 
 import os
 import random

@@ -1,4 +1,7 @@
-"""Which configuration a command reads, and that the commands that it shows name the same."""
+"""Which configuration a command reads, and that the commands that it shows name the same.
+
+Covers `cli/options.py`.
+"""
 
 import os
 import shlex

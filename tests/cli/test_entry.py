@@ -1,6 +1,10 @@
+"""The program's entry: exit codes, streams, and what a command loads.
+
+Covers `errors.py`.
+"""
+
 import json
 import os
-import signal
 import subprocess
 import sys
 from importlib import import_module
@@ -9,7 +13,6 @@ from pathlib import Path
 
 import click
 import pytest
-import yaml
 
 from assetsync import __version__
 from assetsync.cli.entry import exit_code, run
@@ -27,7 +30,6 @@ from assetsync.errors import (
     ServiceUnreachable,
     UsageError,
 )
-from assetsync.text import amount, moment, plural
 
 
 @pytest.mark.parametrize(
@@ -179,62 +181,6 @@ def test_python_m_is_the_same_command():
     assert done.stdout == f"assetsync {__version__}\n"
 
 
-@pytest.mark.parametrize(
-    ("size", "text"), [(0, "0 bytes"), (999, "999 bytes"), (1000, "1.0 KB"), (3_400_000, "3.4 MB")]
-)
-def test_sizes_are_shown_in_config_units(size, text):
-    assert amount(size) == text
-
-
-def test_times_are_rfc_3339_in_utc():
-    assert moment(1_795_228_000.25) == "2026-11-21T02:26:40.250Z"
-    assert moment(None) is None
-
-
-class TestSandbox:
-    def test_sandbox_prints_addresses_and_config(self, site, tmp_path):
-        command = [
-            sys.executable,
-            "-m",
-            "assetsync",
-            "sandbox",
-            "--listen",
-            "127.0.0.1:0",
-            "--key",
-            "k",
-            "--index-delay",
-            "1s",
-        ]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        try:
-            assert process.stderr.readline() == "Ctrl-C ends it\n"
-            process.send_signal(signal.SIGINT)
-            out, _ = process.communicate(timeout=10)
-        finally:
-            process.kill()
-            process.communicate()
-        assert process.returncode == 0
-        said = yaml.safe_load(out)
-        assert said["service"]["base_url"].startswith("http://127.0.0.1:")
-        assert [folder["path"] for folder in said["folders"]] == ["photos", "documents"]
-
-    @pytest.mark.parametrize(
-        "options",
-        [
-            ("--listen", "8790"),
-            ("--dialect", "spoken"),
-            ("--latency", "soon"),
-            ("--listen", "192.0.2.1:1"),
-            ("--listen", "127.0.0.1:65536"),
-            ("--listen", "127.0.0.1:" + "9" * 5000),
-            ("--dir", "/dev/null"),
-        ],
-    )
-    def test_what_cannot_be_is_exit_2(self, capsys, options):
-        assert run(["sandbox", *options]) == 2
-        assert capsys.readouterr().out == ""
-
-
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-8"])
 @pytest.mark.parametrize("name", ["日本.txt", "é.txt", "\U0001f600.txt"])
 def test_json_is_parseable_on_ascii_terminal(site, encoding, name):
@@ -256,13 +202,6 @@ def test_json_is_parseable_on_ascii_terminal(site, encoding, name):
 def test_mistyped_command_suggests_nearest(capsys, typed, said):
     assert run([typed]) == 2
     assert said in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("count", "said"), [(0, "0 look-ups"), (1, "1 look-up"), (2, "2 look-ups"), (1234, "1,234 look-ups")]
-)
-def test_one_of_a_kind_is_in_the_singular(count, said):
-    assert plural(count, "look-up") == said
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")

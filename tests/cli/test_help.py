@@ -1,4 +1,7 @@
-"""Every command explains itself, and what its help shows as an example can be typed."""
+"""Every command explains itself, and what its help shows as an example can be typed.
+
+Covers `cli/root.py`.
+"""
 
 import re
 import shlex

@@ -1,3 +1,8 @@
+"""The commands with which an operator acts on files, doubts and brakes.
+
+Covers `cli/commands/doubt.py`, `cli/commands/resume.py` and `cli/commands/retry.py`.
+"""
+
 import time
 from contextlib import closing
 from datetime import datetime

@@ -7,6 +7,8 @@ from contextlib import closing
 
 import pytest
 
+from assetsync.cli import operator
+from assetsync.cli.commands import upload
 from assetsync.cli.entry import program
 from assetsync.ledger.ledger import open_ledger
 
@@ -78,7 +80,9 @@ def run_as_another(site, *words):
 
 
 @pytest.mark.parametrize("command", WRITING)
-def test_writing_root_leaves_nothing_of_root(owned, command):
+def test_writing_root_leaves_nothing_of_root(owned, command, monkeypatch):
+    monkeypatch.setattr(upload, "_PATIENCE", 0.5)
+    monkeypatch.setattr(operator, "PATIENCE", 0.5)
     assert owned.run(command).code != 70
     assert owners(owned) == {(NOBODY, NOBODY)}
     with closing(open_ledger(owned.ledger)):

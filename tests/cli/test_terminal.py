@@ -1,4 +1,7 @@
-"""What people see on a terminal: colours, lines that fit, lists that end. Pipes and files get none of it."""
+"""What people see on a terminal: colours, lines that fit, lists that end. Pipes and files get none of it.
+
+Covers `cli/output.py`.
+"""
 
 import contextlib
 import os

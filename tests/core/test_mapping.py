@@ -1,4 +1,7 @@
-"""Which mapping a path belongs to, and what the ignore rules leave out."""
+"""Which mapping a path belongs to, and what the ignore rules leave out.
+
+Covers `core/ignore.py`.
+"""
 
 import shutil
 import subprocess

@@ -1,4 +1,7 @@
-"""The table of states: what is allowed, where it leads, and that the diagram is made from it."""
+"""The table of states: what is allowed, where it leads, and that the diagram is made from it.
+
+Covers `model.py`.
+"""
 
 import itertools
 

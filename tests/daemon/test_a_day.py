@@ -1,4 +1,7 @@
-"""A day in the life of a site, on a clock that is moved: outage, restart, full disk, lost events; memory stays flat."""
+"""A day in the life of a site, on a clock that is moved: outage, restart, full disk, lost events; memory stays flat.
+
+Covers `sync/intake/watch_queue.py`.
+"""
 
 import tracemalloc
 

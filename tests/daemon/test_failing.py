@@ -1,4 +1,7 @@
-"""An error that nobody foresaw ends the process, whichever thread it comes from; the next start goes on."""
+"""An error that nobody foresaw ends the process, whichever thread it comes from; the next start goes on.
+
+Covers `daemon/loops.py`.
+"""
 
 import pytest
 

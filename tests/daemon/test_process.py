@@ -1,4 +1,7 @@
-"""How the process starts, reloads, ends and is ended."""
+"""How the process starts, reloads, ends and is ended.
+
+Covers `cli/commands/run.py` and `daemon/daemon.py`.
+"""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""Signals end or reload a daemon at any moment, and nothing that hangs keeps it from ending."""
+"""Signals end or reload a daemon at any moment, and nothing that hangs keeps it from ending.
+
+Covers `daemon/systemd.py`.
+"""
 
 import json
 import signal

@@ -1,4 +1,7 @@
-"""The steps of the daemon, called one by one on a clock that is set by hand."""
+"""The steps of the daemon, called one by one on a clock that is set by hand.
+
+Covers `daemon/watching.py`.
+"""
 
 import errno
 import os

@@ -1,12 +1,16 @@
 """The in-doubt protocol explored to its end in a small world: it neither doubles nor loses; no rule of it can go.
 
 The world and what is assumed of the service stand in `model`. A broken promise prints the shortest way to it.
+
+Without `--long`, a run explores a slice of the worlds and of the rules whose worlds take seconds (`tests/slices.py`).
 """
 
 from collections import deque
 from dataclasses import replace
 
 import pytest
+
+from tests.slices import skip_outside
 
 from .model import at_peace, broken, calm, start, steps
 from .model_world import GAP, Broken, Scenario, World
@@ -114,6 +118,17 @@ RULES = (
     ("rounds count after half a day", HALF, SENT_TWICE),
 )
 
+SLOW_RULES = (
+    "a restart begins the grace anew",
+    "what is not processed may be ours",
+    "before means before the attempt began",
+    "an adoption begins the grace of its equals anew",
+    "an adoption hands on what was not answered",
+    "rounds count after half a day",
+)
+"""Rules whose worlds take seconds until they show what the rule is for."""
+SLICES = 3
+
 # What the protocol cannot tell, in worlds that `model` assumes away; if one of these ends well, the assumption can go.
 LIMITS = {
     "a_person_uploads_exactly_the_beginning_of_a_file_in_doubt": (replace(ONE, person=("a",)), NO_CUT),
@@ -194,7 +209,8 @@ def _trace(came: dict[World, tuple[World, str] | None], world: World) -> list[st
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_no_reachable_state_loses_or_repeats(name: str):
+def test_no_reachable_state_loses_or_repeats(name: str, request: pytest.FixtureRequest):
+    skip_outside(name, list(SCENARIOS), SLICES, request)
     count = explore(SCENARIOS[name])
     print(f"{name}: {count:,} states")
     assert count > 1_000, "the world is too small to show anything"
@@ -217,8 +233,14 @@ def test_protocol_fails_outside_its_assumptions(name: str):
 
 
 @pytest.mark.parametrize(("rule", "scenario", "why"), RULES, ids=[rule.replace(" ", "_") for rule, _, _ in RULES])
-def test_model_fails_without_this_rule(rule: str, scenario: Scenario, why: str):
+def test_model_fails_without_this_rule(rule: str, scenario: Scenario, why: str, request: pytest.FixtureRequest):
+    if rule in SLOW_RULES:
+        skip_outside(rule, SLOW_RULES, SLICES, request)
     with pytest.raises(Found) as caught:
         explore(replace(scenario, without=rule))
     print(caught.value)
     assert why in caught.value.why
+
+
+def test_slow_rules_are_rules():
+    assert set(SLOW_RULES) <= {rule for rule, _, _ in RULES}

@@ -1,12 +1,15 @@
 """Every commit of a small run fails, or is the last thing that the process does: the next start converges.
 
 The run goes through first contact, uploads, a lost answer and its look-ups, a cut, a rename, a change and reading back.
+Without `--long`, a slice of the commits fails (`tests/slices.py`).
 """
 
 import tempfile
 from pathlib import Path
 
 import pytest
+
+from tests.slices import sliced
 
 from .sim_actions import Actions
 from .sim_end import judge, quiet
@@ -15,6 +18,7 @@ from .sim_schedule import Action, Variant
 from .simulation import Simulation, heard, simulated_bodies
 
 ALL = 1_000_000
+SLICES = 4
 SCRIPT = (
     Action("file", ("write", "a/x.txt", 2)),
     Action("file", ("write", "b/x.txt", 2)),
@@ -60,9 +64,10 @@ def simulate(tmp_path_factory):
 
 @pytest.mark.parametrize("one_shot", [True, False], ids=["reconcile", "daemon"])
 @pytest.mark.parametrize("how", ["fails", "dies before", "dies after"])
-def test_start_converges_after_a_failed_commit(simulate, how, one_shot):
+def test_start_converges_after_a_failed_commit(simulate, how, one_shot, request):
     total = simulate(-1, how, one_shot=one_shot)
     assert total > 30
-    for commit in range(1, total + 1):
+    commits = sliced(range(1, total + 1), SLICES, request)
+    print(f"{how}: {len(commits)} of {total} commits")
+    for commit in commits:
         simulate(commit, how, one_shot=one_shot)
-    print(f"{how}: {total} commits")

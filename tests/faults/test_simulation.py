@@ -23,7 +23,8 @@ I13 A file that the service accepts and never processes ends blocked, and verifi
 I14 What the service does not hold of the metadata that was sent is listed, of a verified file, and nothing else is.
 
 A failing seed is made as small as it can be and printed with its trace. `ASSETSYNC_SEED` sets the first seed, `--long`
-runs 10,000 schedules and searches for each mutant among them.
+runs 10,000 schedules and searches for each mutant among them. Without it, a slice of the mutants is searched for
+(`tests/slices.py`).
 """
 
 import hashlib
@@ -38,6 +39,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from tests.slices import skip_outside
 
 from .sim_by_hand import by_hand_schedule
 from .sim_curated import curated_schedule
@@ -76,28 +79,28 @@ from .simulation import UNFORESEEN
 
 DEFAULT = 20261121
 FIRST = int(os.environ.get("ASSETSYNC_SEED", DEFAULT))
-SHORT, LONG = 60, 10_000
-SHORT_SIMILAR, LONG_SIMILAR = 12, 3000
-SHORT_UNSTEADY, LONG_UNSTEADY = 16, 3000
-SHORT_TOGETHER, LONG_TOGETHER = 16, 3000
-SHORT_SIDECARS, LONG_SIDECARS = 16, 3000
-SHORT_CURATED, LONG_CURATED = 16, 3000
-SHORT_RESTLESS, LONG_RESTLESS = 12, 3000
-SHORT_BY_HAND, LONG_BY_HAND = 16, 3000
-SHORT_RESTORED, LONG_RESTORED = 12, 3000
-SHORT_NAMELESS, LONG_NAMELESS = 16, 3000
-SHORT_LATE, LONG_LATE = 16, 3000
-SHORT_ROLLED_BACK, LONG_ROLLED_BACK = 12, 3000
-SHORT_FAILING, LONG_FAILING = 12, 3000
-SHORT_PARTIAL, LONG_PARTIAL = 3, 1000
-SHORT_STUCK, LONG_STUCK = 12, 3000
-SHORT_OWN, LONG_OWN = 12, 3000
+SHORT, LONG = 40, 10_000
+SHORT_SIMILAR, LONG_SIMILAR = 6, 3000
+SHORT_UNSTEADY, LONG_UNSTEADY = 8, 3000
+SHORT_TOGETHER, LONG_TOGETHER = 8, 3000
+SHORT_SIDECARS, LONG_SIDECARS = 8, 3000
+SHORT_CURATED, LONG_CURATED = 8, 3000
+SHORT_RESTLESS, LONG_RESTLESS = 6, 3000
+SHORT_BY_HAND, LONG_BY_HAND = 8, 3000
+SHORT_RESTORED, LONG_RESTORED = 6, 3000
+SHORT_NAMELESS, LONG_NAMELESS = 8, 3000
+SHORT_LATE, LONG_LATE = 8, 3000
+SHORT_ROLLED_BACK, LONG_ROLLED_BACK = 6, 3000
+SHORT_FAILING, LONG_FAILING = 6, 3000
+SHORT_PARTIAL, LONG_PARTIAL = 1, 1000
+SHORT_STUCK, LONG_STUCK = 6, 3000
+SHORT_OWN, LONG_OWN = 6, 3000
 REACH = 400
 """Within so many seeds a mutant must be found."""
 KNOWN = {
     "no_grace": 20261121,
     "grace_from_the_attempt": 20261196,
-    "a_gap_is_bridged": 20261411,
+    "a_gap_is_bridged": 20261415,
     "slow_look_ups_are_gaps": 20261125,
     "a_restart_keeps_the_grace": 20261203,
     "a_cut_is_unsent": 20261168,
@@ -105,7 +108,7 @@ KNOWN = {
     "sent_again_after_5xx": 20261172,
     "no_ownership": 20261141,
     "no_look_at_the_old_path": 20261127,
-    "the_intent_comes_late": 20261133,
+    "the_intent_comes_late": 20261328,
     "history_may_be_damage": 20261203,
     "no_take_over": 20261124,
     "a_beginning_is_proof": 571,
@@ -141,6 +144,8 @@ That two open attempts may have one name is too rare here since other rules stan
 it, and `test_doubt_model` finds it each time.
 """
 
+SLICES = 3
+
 _TRACES = """
 import sys, hashlib
 sys.path.insert(0, {root!r})
@@ -149,6 +154,14 @@ from tests.faults.sim_schedule import schedule_of
 for seed in {seeds!r}:
     print(hashlib.sha256("\\n".join(run(schedule_of(seed))).encode()).hexdigest())
 """
+
+
+@pytest.fixture(autouse=True)
+def _slice_of_mutants(request: pytest.FixtureRequest) -> None:
+    """Skip a mutant outside the slice; one that no seed is known of is skipped by its test."""
+    mutant = getattr(request.node, "callspec", None) and request.node.callspec.params.get("mutant")
+    if mutant and mutant.__name__ in KNOWN:
+        skip_outside(mutant.__name__, list(KNOWN), SLICES, request)
 
 
 def test_no_schedule_loses_or_repeats_a_file(request: pytest.FixtureRequest):
@@ -286,16 +299,18 @@ def test_lost_or_restored_ledger_repeats_nothing(request: pytest.FixtureRequest)
     _find_none(restored_schedule, LONG_RESTORED if request.config.getoption("--long") else SHORT_RESTORED)
 
 
-def test_trusted_ledger_copy_sends_twice(monkeypatch: pytest.MonkeyPatch):
-    _needs(a_copy_is_believed, restored_schedule, "is stored 2 times by us", monkeypatch)
+@pytest.mark.parametrize("mutant", [a_copy_is_believed], ids=lambda mutant: mutant.__name__)
+def test_trusted_ledger_copy_sends_twice(mutant, monkeypatch: pytest.MonkeyPatch):
+    _needs(mutant, restored_schedule, "is stored 2 times by us", monkeypatch)
 
 
 def test_a_file_that_keeps_changing_is_seldom_cut(request: pytest.FixtureRequest):
     _find_none(restless_schedule, LONG_RESTLESS if request.config.getoption("--long") else SHORT_RESTLESS)
 
 
-def test_changes_that_are_forgotten_cut_on(monkeypatch: pytest.MonkeyPatch):
-    _needs(changes_are_forgotten, restless_schedule, "I11", monkeypatch)
+@pytest.mark.parametrize("mutant", [changes_are_forgotten], ids=lambda mutant: mutant.__name__)
+def test_changes_that_are_forgotten_cut_on(mutant, monkeypatch: pytest.MonkeyPatch):
+    _needs(mutant, restless_schedule, "I11", monkeypatch)
 
 
 def test_without_md5_and_names_nothing_is_doubled(request: pytest.FixtureRequest):
@@ -320,16 +335,18 @@ def test_uploads_stored_after_a_504_are_not_doubled(request: pytest.FixtureReque
     _find_none(gateway_schedule, LONG_LATE if request.config.getoption("--long") else SHORT_LATE)
 
 
-def test_a_504_taken_for_an_end_sends_twice(monkeypatch: pytest.MonkeyPatch):
-    _needs(a_gateway_timeout_is_an_end, gateway_schedule, "by us", monkeypatch)
+@pytest.mark.parametrize("mutant", [a_gateway_timeout_is_an_end], ids=lambda mutant: mutant.__name__)
+def test_a_504_taken_for_an_end_sends_twice(mutant, monkeypatch: pytest.MonkeyPatch):
+    _needs(mutant, gateway_schedule, "by us", monkeypatch)
 
 
 def test_rolled_back_disk_sends_nothing_twice(request: pytest.FixtureRequest):
     _find_none(rolled_back_schedule, LONG_ROLLED_BACK if request.config.getoption("--long") else SHORT_ROLLED_BACK)
 
 
-def test_unconfirmed_clean_stop_that_is_believed_sends_twice(monkeypatch: pytest.MonkeyPatch):
-    _needs(a_clean_stop_needs_no_confirmation, rolled_back_schedule, "is stored 2 times by us", monkeypatch)
+@pytest.mark.parametrize("mutant", [a_clean_stop_needs_no_confirmation], ids=lambda mutant: mutant.__name__)
+def test_unconfirmed_clean_stop_that_is_believed_sends_twice(mutant, monkeypatch: pytest.MonkeyPatch):
+    _needs(mutant, rolled_back_schedule, "is stored 2 times by us", monkeypatch)
 
 
 @pytest.mark.parametrize("kind", FAILING)

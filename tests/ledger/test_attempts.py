@@ -1,4 +1,7 @@
-"""What became of an attempt, and what a crash left behind."""
+"""What became of an attempt, and what a crash left behind.
+
+Covers `ledger/rows.py`.
+"""
 
 from dataclasses import replace
 

@@ -1,4 +1,7 @@
-"""Which assets stand for all that the service should hold, where only a few of them can be asked for."""
+"""Which assets stand for all that the service should hold, where only a few of them can be asked for.
+
+Covers `ledger/assets.py`.
+"""
 
 from assetsync.core.states import Event
 

@@ -1,4 +1,7 @@
-"""A holder's session: starts are counted, a restored copy is noticed, brakes and facts are kept."""
+"""A holder's session: starts are counted, a restored copy is noticed, brakes and facts are kept.
+
+Covers `ledger/file/facts.py`.
+"""
 
 import os
 import sqlite3

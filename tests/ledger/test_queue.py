@@ -1,4 +1,7 @@
-"""What is due, what need not be sent, and the attempt that is committed before a body leaves."""
+"""What is due, what need not be sent, and the attempt that is committed before a body leaves.
+
+Covers `ledger/equal_content.py` and `ledger/folders.py`.
+"""
 
 import itertools
 

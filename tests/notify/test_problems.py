@@ -1,4 +1,7 @@
-"""Which problems the ledger and the circuit breaker show."""
+"""Which problems the ledger and the circuit breaker show.
+
+Covers `notify/notifications.py`.
+"""
 
 import pytest
 

@@ -1,3 +1,8 @@
+"""Searches in the sandbox: the query syntax, and what each field finds.
+
+Covers `sandbox/query.py`.
+"""
+
 import pytest
 
 

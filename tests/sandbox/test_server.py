@@ -1,3 +1,8 @@
+"""The sandbox as a server: connections, bodies, restarts and settings.
+
+Covers `sandbox/app.py`, `sandbox/connection.py` and `sandbox/settings.py`.
+"""
+
 import os
 import signal
 import sqlite3

@@ -1,3 +1,8 @@
+"""Uploads to the sandbox: what is stored, and what is answered.
+
+Covers `sandbox/store.py`.
+"""
+
 import hashlib
 import re
 

@@ -1,4 +1,7 @@
-"""The sandbox answers as the live installation did, byte for byte but for identifiers, dates and the host."""
+"""The sandbox answers as the live installation did, byte for byte but for identifiers, dates and the host.
+
+Covers `sandbox/answers.py`.
+"""
 
 import re
 

@@ -1,4 +1,7 @@
-"""What other processes, a crash and a dump can learn of the key that a process holds."""
+"""What other processes, a crash and a dump can learn of the key that a process holds.
+
+Covers `config/key.py`.
+"""
 
 import ctypes
 import os

@@ -1,4 +1,7 @@
-"""The client against real sockets: what each way of failing means, and where the key goes."""
+"""The client against real sockets: what each way of failing means, and where the key goes.
+
+Covers `service/errors.py`, `service/redaction.py` and `service/uploads.py`.
+"""
 
 import json
 import logging

@@ -1,4 +1,7 @@
-"""How requests leave and answers are waited for, over real sockets, by threads and by the event loop."""
+"""How requests leave and answers are waited for, over real sockets, by threads and by the event loop.
+
+Covers `service/transport.py`.
+"""
 
 import contextlib
 import select

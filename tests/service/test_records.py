@@ -1,4 +1,7 @@
-"""Reading search answers: every form, every error, any cut, flat memory."""
+"""Reading search answers: every form, every error, any cut, flat memory.
+
+Covers `service/json_stream.py`.
+"""
 
 import json
 import tracemalloc

@@ -1,4 +1,7 @@
-"""The page, its JSON and the health, from a real ledger: complete, harmless and without secrets."""
+"""The page, its JSON and the health, from a real ledger: complete, harmless and without secrets.
+
+Covers `status/document.py` and `status/page.py`.
+"""
 
 import html
 import json

@@ -1,4 +1,7 @@
-"""How a site stands, and the sentence that says it."""
+"""How a site stands, and the sentence that says it.
+
+Covers `ledger/reports.py` and `status/sentences.py`.
+"""
 
 import json
 from dataclasses import replace

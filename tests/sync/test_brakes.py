@@ -1,4 +1,7 @@
-"""The brakes: each is pulled by its own kind of mistake, waits for a person, and not again for what was allowed."""
+"""The brakes: each is pulled by its own kind of mistake, waits for a person, and not again for what was allowed.
+
+Covers `core/brake_hints.py`.
+"""
 
 import os
 import shutil

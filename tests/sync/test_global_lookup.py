@@ -1,4 +1,7 @@
-"""What is asked of all folders: by ids, by names, and all of it at once where names say too little."""
+"""What is asked of all folders: by ids, by names, and all of it at once where names say too little.
+
+Covers `sync/lookups.py`.
+"""
 
 from contextlib import contextmanager
 

@@ -1,4 +1,7 @@
-"""What a progress bar is told of files that are on their way."""
+"""What a progress bar is told of files that are on their way.
+
+Covers `sync/context.py`.
+"""
 
 import os
 

@@ -1,4 +1,7 @@
-"""Files that vanish from the tree are reported, wherever a person looks."""
+"""Files that vanish from the tree are reported, wherever a person looks.
+
+Covers `sync/intake/renames.py`.
+"""
 
 import os
 import re

@@ -1,3 +1,8 @@
+"""`assetsync check`: what it finds, and the fix for each finding.
+
+Covers `cli/check_ledger.py`, `cli/check_tree.py` and `cli/finding.py`.
+"""
+
 import json
 import os
 import pwd

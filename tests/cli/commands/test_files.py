@@ -1,3 +1,8 @@
+"""`assetsync files`, `explain`, `orphans` and `export`: what they print of each file.
+
+Covers `cli/commands/export.py`, `cli/commands/orphans.py` and `cli/path_state.py`.
+"""
+
 import base64
 import csv
 import io

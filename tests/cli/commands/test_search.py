@@ -1,3 +1,8 @@
+"""`assetsync search` and `index`: the search operations by hand.
+
+Covers `cli/commands/index.py`.
+"""
+
 import csv
 import io
 import os

@@ -1,4 +1,7 @@
-"""The ledger's file: commits in groups, one holder, nothing left behind by readers."""
+"""The ledger's file: commits in groups, one holder, nothing left behind by readers.
+
+Covers `ledger/file/group_commit.py`.
+"""
 
 import errno
 import os

@@ -1061,7 +1061,7 @@ def test_unverified_moved_asset_is_named_by_id(world, clock):
 def test_copy_of_a_manual_doubt_is_manual_too(world):
     world.service.processing = 1e9
     lose(world, "lost_after", path="b.jpg")
-    world.live(25 * 3600, tick=30)
+    world.live(25 * 3600, tick=600)
     assert world.row("b.jpg").state is BLOCKED
     (asset,) = world.service.assets.values()
     asset.processed_at = world.clock.now()

@@ -1,4 +1,7 @@
-"""Two sites that would send the same files to the same folder of the service: the later one waits for a person."""
+"""Two sites that would send the same files to the same folder of the service: the later one waits for a person.
+
+Covers `ledger/site_claims.py` and `sync/duplicate_sites.py`.
+"""
 
 import os
 import shutil

@@ -1,4 +1,7 @@
-"""From the tree to the ledger: the merge of a scan, settling, sidecars, what vanished and what is unmapped."""
+"""From the tree to the ledger: the merge of a scan, settling, sidecars, what vanished and what is unmapped.
+
+Covers `sync/intake/settling.py`.
+"""
 
 import errno
 import mmap

@@ -1,4 +1,7 @@
-"""Another disk in the place of the one that was mirrored: nothing of it is looked at before a person has agreed."""
+"""Another disk in the place of the one that was mirrored: nothing of it is looked at before a person has agreed.
+
+Covers `sync/root_identity.py`.
+"""
 
 import os
 import shutil

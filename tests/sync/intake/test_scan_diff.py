@@ -1,4 +1,7 @@
-"""Leaving out folders that are as they were changes nothing of what a scan finds, whatever happened in between."""
+"""Leaving out folders that are as they were changes nothing of what a scan finds, whatever happened in between.
+
+Covers `ledger/file/invalidation.py` and `ledger/folder_cache.py`.
+"""
 
 import os
 import random

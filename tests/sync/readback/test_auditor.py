@@ -1,4 +1,7 @@
-"""The audit finds what is missing, moved, different, doubled, suspected and unknown, and asks before too much."""
+"""The audit finds what is missing, moved, different, doubled, suspected and unknown, and asks before too much.
+
+Covers `ledger/audits.py` and `sync/readback/archive_members.py`.
+"""
 
 import io
 import zipfile

@@ -1,4 +1,7 @@
-"""Requests that commands left in the ledger: carried out once, and for what was to be seen when they were left."""
+"""Requests that commands left in the ledger: carried out once, and for what was to be seen when they were left.
+
+Covers `sync/requests/decisions.py` and `sync/requests/request.py`.
+"""
 
 import sqlite3
 from contextlib import closing

@@ -1,4 +1,7 @@
-"""The holder's side of `assetsync upload`; the command itself is tested in `cli/test_upload.py`."""
+"""The holder's side of `assetsync upload`; the command itself is tested in `cli/commands/test_upload.py`.
+
+Covers `sync/requests/upload.py`.
+"""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""What becomes of a queued file: one row for each rule, as values."""
+"""What becomes of a queued file: one row for each rule, as values.
+
+Covers `sync/upload/facts.py`.
+"""
 
 from dataclasses import replace
 

@@ -1,4 +1,7 @@
-"""What was saved just now does not wait behind all that has waited for long."""
+"""What was saved just now does not wait behind all that has waited for long.
+
+Covers `sync/upload/queue.py`.
+"""
 
 import itertools
 import random

@@ -1,4 +1,7 @@
-"""The event loop of the uploads: workers, group commit, files prepared ahead, and each kind of stop."""
+"""The event loop of the uploads: workers, group commit, files prepared ahead, and each kind of stop.
+
+Covers `sync/upload/threads.py` and `sync/upload/worker.py`.
+"""
 
 import asyncio
 import os

@@ -1,4 +1,7 @@
-"""From due to decided: what is not sent, what is sent once, and whose matter a refusal is."""
+"""From due to decided: what is not sent, what is sent once, and whose matter a refusal is.
+
+Covers `sync/upload/gather.py`, `sync/upload/prepare.py` and `sync/upload/results.py`.
+"""
 
 import os
 import re

@@ -1,0 +1,40 @@
+"""Each module of the package has tests in a place where a reader finds them."""
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGE, TESTS = ROOT / "assetsync", ROOT / "tests"
+
+
+def docstrings() -> dict[Path, str]:
+    files = sorted(TESTS.rglob("test_*.py"))
+    return {path: ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "" for path in files}
+
+
+def named_modules() -> set[str]:
+    """Return the modules that docstrings of test files name, such as `sync/lookups.py`."""
+    text = "\n".join(docstrings().values())
+    slashed = re.findall(r"(?<![\w/])(?:assetsync/|tests/)?([a-z_/]+\.py)\b", text)
+    dotted = re.findall(r"\bassetsync\.([a-z_.]+[a-z])", text)
+    return {*slashed, *(f"{name.replace('.', '/')}.py" for name in dotted)}
+
+
+def test_each_module_has_a_test_file():
+    """The file has the module's name and folder, or its docstring names the module."""
+    modules = [path.relative_to(PACKAGE) for path in sorted(PACKAGE.rglob("*.py")) if not path.stem.startswith("__")]
+    assert len(modules) > 100
+    named = named_modules()
+    without = [
+        str(module)
+        for module in modules
+        if not (TESTS / module.parent / f"test_{module.name}").is_file() and str(module) not in named
+    ]
+    assert without == []
+
+
+def test_docstrings_name_existing_files():
+    named = named_modules()
+    assert len(named) > 30
+    assert [name for name in sorted(named) if not (PACKAGE / name).is_file() and not (TESTS / name).is_file()] == []
