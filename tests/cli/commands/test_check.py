@@ -1,6 +1,6 @@
 """`assetsync check`: what it finds, and the fix for each finding.
 
-Covers `cli/check_ledger.py`, `cli/check_tree.py` and `cli/finding.py`.
+Covers `cli/addresses.py`, `cli/check_ledger.py`, `cli/check_tree.py` and `cli/finding.py`.
 """
 
 import json
