@@ -39,8 +39,8 @@ _MISSED = TAKEN_AWAY.format("s.folder_id", SIGHTED.format("s"))
 _IS_THERE = "s.met_at IS NOT 0"
 _LIKELIEST = f"{_MISSED}, first_seen, assetid"
 
-_COMPARED_AT_MOST = 1000
-_SIGHTED_AT_MOST = 10
+COMPARED_AT_MOST = 1000
+"""Maximum number of files, or of assets, of equal size that are compared with one file."""
 
 _EQUAL_ASSET = (
     f"FROM sightings s WHERE s.folder_id = ?1 AND s.size = ?2 AND s.md5 = ?3 AND {_IS_THERE}"
@@ -142,8 +142,8 @@ class EqualContent:
         )
         return files_where(self._store, where, row.destfolderid, row.size, row.id, row.inode, row.mtime_ns)
 
-    def sighted(self, row: FileRow, md5: str) -> list[Sighted]:
-        """Return some assets of the same MD5 in the folder that no row owns, most likely first.
+    def sighted(self, row: FileRow, md5: str, limit: int = 1) -> list[Sighted]:
+        """Return assets of the same MD5 in the folder that no row owns, most likely first, at most `limit`.
 
         Those that the newest audit showed go before the others, then those of the file's name.
         """
@@ -152,18 +152,17 @@ class EqualContent:
         # While an equal upload is undecided, the asset more likely belongs to that upload.
         sql = (
             f"SELECT s.assetid, s.name {_EQUAL_ASSET} AND NOT EXISTS ({_MAY_HAVE_STORED_IT})"
-            f" ORDER BY {_MISSED}, {has_its_name} DESC, first_seen, assetid LIMIT {_SIGHTED_AT_MOST}"
+            f" ORDER BY {_MISSED}, {has_its_name} DESC, first_seen, assetid LIMIT {limit}"
         )
         return [Sighted(*found) for found in self._store.rows(sql, row.destfolderid, row.size, md5, *patterns)]
 
-    def without_asset(self, row: FileRow, md5: str, shown: str) -> list[FileRow]:
-        """Return other files of the folder that have no asset, may have this MD5, and may have come back as `shown`."""
+    def without_asset(self, row: FileRow, md5: str) -> list[FileRow]:
+        """Return other files of the folder that have no asset and may have this MD5, at most `COMPARED_AT_MOST`."""
         where = (
             "destfolderid = ? AND size = ? AND (md5 = ? OR md5 IS NULL) AND id <> ? AND wanted = 'yes'"
-            f" AND state IN ('queued', 'blocked') AND assetid IS NULL LIMIT {_COMPARED_AT_MOST}"
+            f" AND state IN ('queued', 'blocked') AND assetid IS NULL LIMIT {COMPARED_AT_MOST}"
         )
-        others = files_where(self._store, where, row.destfolderid, row.size, md5, row.id)
-        return [other for other in others if is_shown_as(other.folded_name, shown)]
+        return files_where(self._store, where, row.destfolderid, row.size, md5, row.id)
 
     def may_have_stored_it(self, row: FileRow, md5: str) -> FileRow | None:
         """Return a version whose undecided upload, of equal or unknown bytes, may have stored such an asset."""
@@ -211,8 +210,8 @@ class EqualContent:
             "SELECT folded_name FROM files WHERE destfolderid = ? AND size = ? AND id <> ? AND wanted = 'yes'"
             " AND assetid IS NULL LIMIT ?"
         )
-        rows = self._store.rows(sql, row.destfolderid, row.size, row.id, _COMPARED_AT_MOST)
-        return len(rows) < _COMPARED_AT_MOST and not any(is_shown_as(found[0], shown) for found in rows)
+        rows = self._store.rows(sql, row.destfolderid, row.size, row.id, COMPARED_AT_MOST)
+        return len(rows) < COMPARED_AT_MOST and not any(is_shown_as(found[0], shown) for found in rows)
 
     def is_missed(self, assetid: str) -> bool:
         """Return whether the newest audit of its folder no longer showed a sighted asset."""

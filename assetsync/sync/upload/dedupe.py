@@ -7,7 +7,7 @@ from contextlib import closing
 
 from assetsync.core.names import is_shown_as, sent_name
 from assetsync.errors import FileChanged, FileUnreadable, NotRegular
-from assetsync.ledger.equal_content import Resembling, Sighted
+from assetsync.ledger.equal_content import COMPARED_AT_MOST, Resembling, Sighted
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Wanted
 from assetsync.sync.context import Context
@@ -70,30 +70,39 @@ class Dedupe:
         return found is not None and not difference(old.stat, found)
 
     def _asset(self, row: FileRow, md5: str) -> Equal:
-        name = sent_name(row.path.rpartition(b"/")[2])
-        for asset in self._equal_content.sighted(row, md5):
-            if not is_shown_as(name, asset.name):
-                if self._context.ledger.runs.last_scan() is None:
-                    return MayBeAnothers(asset.assetid)
-                if self._is_anothers(row, md5, asset):
-                    continue
-            if self._is_listed_again(row, asset.assetid):
-                return ListedAgain(asset.assetid)
-            return EqualAsset(asset.assetid)
+        asset = next(iter(self._equal_content.sighted(row, md5)), None)
+        if asset is not None and not _has_name_of(row, asset):
+            if self._context.ledger.runs.last_scan() is None:
+                return MayBeAnothers(asset.assetid)
+            asset = self._not_anothers(row, md5)
+        if asset is not None:
+            assetid = asset.assetid
+            return ListedAgain(assetid) if self._is_listed_again(row, assetid) else EqualAsset(assetid)
         # A restored ledger does not know the uploads made after its copy, nor the bytes of the uploads in flight then.
         # Of two such assets one may be this file's: once the upload is decided, the other is adopted.
         other = self._equal_content.may_have_stored_it(row, md5)
         return self._resembling(row) if other is None else MayBeUploadOf(other)
 
-    def _is_anothers(self, row: FileRow, md5: str, asset: Sighted) -> bool:
-        """Return whether another file has the name of an equal asset, the same content, and no asset yet.
+    def _not_anothers(self, row: FileRow, md5: str) -> Sighted | None:
+        """Return the most likely equal asset that is not left to another file.
 
-        The asset is left to that file, because it was sent with that file's metadata. If the other file cannot be read,
-        the asset is not left to it: either file would do, and none is sent twice.
+        An asset is left to a file without an asset that has the same content and the asset's name, because it was sent
+        with that file's metadata. Each file is left one asset, so that this file is sent only if there are fewer assets
+        than files. If a file cannot be read, or if there are too many to compare, no asset is left to it: then a file
+        may get an asset of another name, but none is sent twice.
         """
-        return any(self._holds(other, md5) for other in self._equal_content.without_asset(row, md5, asset.name))
+        assets = self._equal_content.sighted(row, md5, COMPARED_AT_MOST)
+        others = self._equal_content.without_asset(row, md5)
+        for asset in assets:
+            other = None if _has_name_of(row, asset) else next((o for o in others if _has_name_of(o, asset)), None)
+            if other is None or not self._holds(other, md5):
+                return asset
+            others.remove(other)
+        return assets[0] if len(assets) == COMPARED_AT_MOST else None
 
     def _holds(self, other: FileRow, md5: str) -> bool:
+        if other.md5 is not None:
+            return other.md5 == md5
         try:
             with closing(self._tree.open(other.path)) as file:
                 stop, tap = self._context.heartbeat.tick, self._context.progress.hashed
@@ -127,3 +136,7 @@ class Dedupe:
         Somebody may have deleted the asset: if it were adopted, it would never be found.
         """
         return self._equal_content.is_missed(assetid) and self._folder_listing.list_after_audit(row.destfolderid)
+
+
+def _has_name_of(row: FileRow, asset: Sighted) -> bool:
+    return is_shown_as(sent_name(row.path.rpartition(b"/")[2]), asset.name)

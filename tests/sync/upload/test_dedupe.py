@@ -173,3 +173,29 @@ def test_other_name_waits_for_the_first_scan(make_world):
     world.clock.advance(61)
     world.send()
     assert (world.row("pic_2.jpg").assetid, world.posted()) == (asset.id, ["pic_1.jpg"])
+
+
+def test_renamed_files_share_out_what_is_left(make_world):
+    """After a lost ledger, some of many equal files have new names: each file takes one asset, and none is sent."""
+    world = make_world()
+    for number in range(40):
+        world.service.put(b"the same", f"e{number:02}.bin")
+        world.write(f"e{number:02}.bin" if number % 5 else f"renamed{number:02}.bin", b"the same")
+    world.scan()
+    world.send()
+    world.live(5)
+    assert world.posted() == []
+    assert all(world.row(f"e{number:02}.bin").assetid for number in range(40) if number % 5)
+    assert len({row.assetid for row in world.ledger.reports.files()}) == 40
+
+
+def test_second_asset_of_a_name_is_taken(make_world):
+    """A file is left with one asset: of two copies named after it the other one is free."""
+    world = make_world()
+    world.write("a_renamed.jpg", b"the same")
+    world.write("b.jpg", b"the same")
+    for _ in range(2):
+        world.service.put(b"the same", "b.jpg")
+    world.scan()
+    world.send()
+    assert world.posted() == []
