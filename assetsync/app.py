@@ -55,7 +55,6 @@ _SENT_AGAIN = ("unreadable", "sidecar")
 been a folder or a pipe."""
 _LOOKED_FOR_AGAIN = ("unprocessed",)
 """Reasons for a block that are looked up again: after a day the asset may be processed, or deleted."""
-"""Seconds for which a file rests at least on a network file system, whose times and events lag."""
 _MISSING_KEPT = 10_000
 
 

@@ -3,15 +3,15 @@
 from assetsync.config import SiteConfig
 from assetsync.core.outcome import UPLOAD_ADDRESS_HELP, not_the_upload_address
 from assetsync.errors import BadAnswer
+from assetsync.model import AddressProbe
 from assetsync.service.client import HttpService
 
 
-def wrong_upload_url(service: HttpService, config: SiteConfig) -> BadAnswer | None:
-    """Return the error if something else than the upload operation answers at `service.upload_url`.
+def wrong_upload_url(probe: AddressProbe, config: SiteConfig) -> BadAnswer | None:
+    """Return the error if something else than the upload operation answered the probe of `service.upload_url`.
 
-    Call this once a search was answered: the key is then known to be valid.
+    Probe the address once a search was answered: the key is then known to be valid.
     """
-    probe = service.probe_uploads()
     if probe.is_right is not False:
         return None
     return BadAnswer(not_the_upload_address(config.service.upload_url, probe.detail), hint=UPLOAD_ADDRESS_HELP)

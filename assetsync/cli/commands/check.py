@@ -175,9 +175,14 @@ def _operations(config: SiteConfig, service: HttpService, held: Mapping[str, Hol
         fix = error.hint or "see that the service runs and that service.base_url is its address"
         yield Finding("service", Level.ERROR, error.message, fix, Where.SERVICE)
     else:
-        wrong = wrong_upload_url(service, config)
+        probe_of_uploads = service.probe_uploads()
+        wrong = wrong_upload_url(probe_of_uploads, config)
         if wrong is not None:
             yield Finding("service", Level.ERROR, wrong.message, wrong.hint, Where.SERVICE)
+        elif probe_of_uploads.is_right is None:
+            message = f"service.upload_url: no answer at {config.service.upload_url} shows whether it is right"
+            fix = "see that the service runs and that service.upload_url is its address"
+            yield Finding("service", Level.WARNING, message, fix)
 
 
 _COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}

@@ -136,7 +136,9 @@ def _lines(state: PathState, config: SiteConfig) -> Iterator[tuple[str, ...]]:
     hold, mapping = state.hold, state.mapping
     if hold is not None and mapping is not None:
         since = [f"since {moment(hold.since)},"] if hold.since else []
-        until = f"at least until {moment(hold.until)}: {runnable(printable(hold.detail))}"
+        # A listing that takes long has no known end.
+        has_end = hold.until > (hold.since or 0.0)
+        until = f"{f'at least until {moment(hold.until)}: ' if has_end else ''}{runnable(printable(hold.detail))}"
         yield f"held: nothing is sent to folder {printable(mapping.destfolderid)}", *since, until
     if state.below is not None:
         counts = [f"{count:,} {name.replace('_', ' ')}" for name, count in state.below.items()]

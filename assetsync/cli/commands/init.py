@@ -321,7 +321,7 @@ def _try(config: SiteConfig, key: SecretStr) -> list[str]:
                 raise wrong from error
             raise
         note(f"{config.service.base_url} accepts the key")
-        if (wrong := wrong_upload_url(service, config)) is not None:
+        if (wrong := wrong_upload_url(service.probe_uploads(), config)) is not None:
             raise wrong
     return found
 

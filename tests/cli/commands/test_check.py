@@ -481,6 +481,16 @@ def test_wrong_upload_url_is_exit_3(make_site, strays):
     assert wrong["fix"].startswith("correct service.upload_url")
 
 
+def test_unanswered_upload_url_is_a_warning(site):
+    """It proves nothing, and it is not passed over in silence."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        site.configure(upload_url=f"http://127.0.0.1:{unused.getsockname()[1]}/index.cfm")
+        result = site.run("check", "--json")
+    (found,) = [finding for finding in result.only["findings"] if "no answer at" in finding["message"]]
+    assert (result.code, found["level"]) == (0, "warning")
+
+
 @pytest.mark.parametrize("strays", ["missing", "redirect", "html"])
 def test_swapped_addresses_are_named(make_site, strays):
     site = make_site(strays=strays)
