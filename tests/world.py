@@ -20,7 +20,7 @@ from pathlib import Path
 
 from assetsync.app import Site, build
 from assetsync.config import load_config
-from assetsync.core.metadata import guess_kind
+from assetsync.core.kinds import guess_kind
 from assetsync.core.outcome import Reply, read_giving_up, read_silence, read_upload_answer
 from assetsync.errors import (
     AssetsyncError,

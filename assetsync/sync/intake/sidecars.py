@@ -17,8 +17,9 @@ from typing import NamedTuple
 import structlog
 
 from assetsync.core import metadata
+from assetsync.core.kinds import guess_kind
 from assetsync.core.mapping import Plan
-from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX, guess_kind
+from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX
 from assetsync.core.names import printable
 from assetsync.core.settled import is_settled
 from assetsync.errors import FileUnreadable, NotRegular, RootMissing, SidecarError
