@@ -11,7 +11,9 @@ from pydantic.dataclasses import dataclass
 Dialect: TypeAlias = Literal["observed", "documented"]
 IndexMode: TypeAlias = Literal["adds", "noop", "wipes"]
 StartRow: TypeAlias = Literal["row", "page"]
+FileKind: TypeAlias = Literal["img", "vid", "aud", "doc", "other"]
 DIALECTS, INDEX_MODES, STARTROWS = get_args(Dialect), get_args(IndexMode), get_args(StartRow)
+FILE_KINDS = get_args(FileKind)
 _Seconds: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -34,7 +36,8 @@ class SandboxSettings:
     releases). Without `md5` no answer has an MD5. With `latin1` the dialect `documented`, too, sends names as
     ISO-8859-1 with `?` for other characters. With `renames` a workflow stores each upload under a new name and returns
     this name in `renamefilebody`. With `renditions` a search returns a second row, of a smaller rendition, for each
-    processed picture, unless `showrenditions=false`.
+    processed picture, unless `showrenditions=false`. `file_kinds` maps endings in lower case to the kind that files of
+    the ending are taken for, in place of the usual one (RAW files are other in some installations, observed).
 
     Raise ValueError for any other value.
     """
@@ -53,6 +56,7 @@ class SandboxSettings:
     md5: bool = True
     latin1: bool = False
     renames: bool = False
+    file_kinds: Mapping[str, FileKind] = field(default_factory=dict)
     self_index: bool = True
     index_delay: _Seconds = 0.0
     processing_delay: _Seconds = 0.0

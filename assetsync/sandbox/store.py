@@ -237,7 +237,7 @@ class Store:
         now = self.now
         processed_at = now + self._settings.processing_delay
         extension = extension_of(asset.filename)
-        filetype = filetype_of(extension)
+        filetype = filetype_of(extension, self._settings.file_kinds)
         width, height = picture_size(head) if filetype == "img" else (0, 0)
         description, keywords = said_of(filetype, asset.fields)
         values = {
@@ -354,9 +354,9 @@ def extension_of(name: str) -> str:
     return name.rpartition(".")[2].lower() if "." in name else ""
 
 
-def filetype_of(extension: str) -> str:
-    """Return img, vid, aud, doc or other (interface section 4.3)."""
-    return _TYPE_OF.get(extension, "other")
+def filetype_of(extension: str, file_kinds: Mapping[str, str]) -> str:
+    """Return img, vid, aud, doc or other (interface section 4.3); `file_kinds` takes precedence over the usual kind."""
+    return file_kinds.get(extension) or _TYPE_OF.get(extension, "other")
 
 
 def picture_size(head: bytes) -> tuple[int, int]:
