@@ -38,6 +38,7 @@ from assetsync.sync.runtime_state import RuntimeState
 from assetsync.sync.service_identity import ServiceIdentity
 from assetsync.sync.upload.circuit_breaker import CircuitBreaker
 from assetsync.sync.upload.folder_listing import FolderListing
+from assetsync.sync.upload.kinds import Kinds
 from assetsync.sync.upload.limits import DoubtLimit, RateLimiter
 from assetsync.sync.upload.prepare import Preparer
 from assetsync.sync.upload.queue import Selection, UploadQueue
@@ -197,7 +198,11 @@ def build(
     circuit_breaker = CircuitBreaker(clock.steady, chance.random)
     health_check = HealthCheck(service_identity, folders)
     folder_listing = FolderListing(context, health_check, service_identity.make_sure)
-    sidecars = Sidecars(context.tree, clock, config.service.metadata_fields.table())
+    workers, window = config.upload.workers, config.upload.window
+    most_long = workers - 1 if workers > 1 else None
+    upload_queue = UploadQueue(ledger, clock, plan.mappings.all, most_long=most_long)
+    kinds = Kinds(ledger, clock, config.service, is_leased=upload_queue.is_leased)
+    sidecars = Sidecars(context.tree, clock, config.service.metadata_fields.table(), kind_of=kinds.of)
     sidecars.met = lambda path: note_sidecar(context, plan, sidecars, path)
 
     # What the tree says becomes rows.
@@ -213,18 +218,17 @@ def build(
     intake.allows_takeover = single_looks.allows_takeover = brakes.allows_takeover
 
     # Queued files are sent.
-    workers, window = config.upload.workers, config.upload.window
-    preparer = Preparer(context, plan.mappings, sidecars, folder_listing, sending)
-    most_long = workers - 1 if workers > 1 else None
-    upload_queue = UploadQueue(ledger, clock, plan.mappings.all, most_long=most_long)
+    preparer = Preparer(context, plan.mappings, sidecars, folder_listing, sending, kinds=kinds)
     doubt_limit = DoubtLimit.of(config, ledger.doubts, clock)
-    selection = Selection(upload_queue, circuit_breaker, doubt_limit, lambda: folder_listing.being_listed)
+    selection = Selection(
+        upload_queue, circuit_breaker, doubt_limit, lambda: folder_listing.being_listed, kinds.has_waiting
+    )
     selection.may_send = lambda: window is None or window.opens(clock.now()) is None
     uploads = UploadContext(
         context,
         preparer,
         selection,
-        ResultRecorder(context, circuit_breaker, selection),
+        ResultRecorder(context, circuit_breaker, selection, kinds),
         None if config.upload.rate is None else RateLimiter(config.upload.rate, clock, heartbeat.tick),
     )
 
@@ -267,7 +271,7 @@ def build(
             health_check,
             longest=min(verify.seconds, WELL_WITHIN) if isinstance(verify, Interval) else 300.0,
             needs_index=lambda: indexes and not indexer.stopped,
-            misnames=sidecars.misnames,
+            misnames=kinds.may_misname,
         ),
         indexer=indexer,
         auditor=Auditor(

@@ -69,7 +69,7 @@ def kind(field: FieldInfo) -> str:
     """Say in a word or two what a key takes."""
     if typing.get_origin(field.annotation) is typing.Literal:
         return " · ".join(f"`{value}`" for value in typing.get_args(field.annotation))
-    if _section(field) is not None:
+    if _section(field) is not None or typing.get_origin(field.annotation) is dict:
         return "keys"
     metadata = list(field.metadata)
     for part in typing.get_args(field.annotation):
@@ -88,9 +88,9 @@ def default(path: str, field: FieldInfo) -> str:
     if path == "ledger":
         return "`/var/lib/assetsync/<site>.db`"
     value = field.default
-    if value is PydanticUndefined:
+    if field.is_required():
         return "**needed**"
-    if value is None or value == () or isinstance(value, Section):
+    if value in (None, (), PydanticUndefined) or isinstance(value, Section):
         return "-"
     if isinstance(value, Interval):
         return f"`{_span(value.seconds)}`"

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from assetsync.app import Site, build
 from assetsync.config import load_config
-from assetsync.core.kinds import guess_kind
+from assetsync.core.kinds import ending_of, guess_kind
 from assetsync.core.outcome import Reply, read_giving_up, read_silence, read_upload_answer
 from assetsync.errors import (
     AssetsyncError,
@@ -152,7 +152,7 @@ class FakeService:
         # Whether names come back as ISO-8859-1, and whether a workflow stores uploads under names of its own.
         self.shows_latin1 = False
         self.renames = False
-        # What kind of asset a file of this name is taken for; of others their endings tell.
+        # What kind of asset a file of this name, or of this ending, is taken for; others are guessed.
         self.kinds: dict[str, str] = {}
         self.processing: float = 0.0
         # As of when its database shows what is stored; a replica may lag.
@@ -298,7 +298,8 @@ class FakeService:
         return Asset(asset.id, asset.folder, name, len(asset.content), digest, self._shown_kind(asset), columns)
 
     def _kind_of(self, asset: Stored) -> str:
-        return self.kinds.get(asset.name) or guess_kind(os.fsencode(asset.name))
+        name = os.fsencode(asset.name)
+        return self.kinds.get(asset.name) or self.kinds.get(ending_of(name)) or guess_kind(name)
 
     def _shown_kind(self, asset: Stored) -> str:
         return "doc" if self._kind_of(asset) == "other" else self._kind_of(asset)

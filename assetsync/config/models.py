@@ -21,7 +21,14 @@ from pydantic import (
 )
 
 from assetsync.config.document.fields import LIST, Flag, Section, Text, Texts, Unusable, Whole
-from assetsync.config.document.metadata import METADATA_FIELDS, Events, SaidWithPlaceholders, check_meta_name
+from assetsync.config.document.metadata import (
+    METADATA_FIELDS,
+    Events,
+    SaidWithPlaceholders,
+    check_meta_name,
+    ending,
+    group,
+)
 from assetsync.config.schedule import Due, Interval, cron
 from assetsync.config.values import (
     Absolute,
@@ -94,6 +101,13 @@ def _command(value: object) -> object:
         raise Unusable("it holds an unclosed quote", 'write it as a list: ["/usr/bin/alert", "--quiet"]') from exc
 
 
+def _by_ending(value: object) -> object:
+    given = group(value)
+    if isinstance(given, dict) and len({str(name).lower().removeprefix(".") for name in given}) < len(given):
+        raise Unusable("it names an ending twice", "write each ending once, in lower case and without a dot")
+    return given
+
+
 def _email(value: str) -> str:
     local, _, domain = value.partition("@")
     if not local or not domain or re.search(r"[\s,;@]", local + domain):
@@ -101,6 +115,7 @@ def _email(value: str) -> str:
     return value
 
 
+Kind = Literal["img", "vid", "aud", "doc", "other"]
 Patterns = Annotated[Texts, AfterValidator(_patterns)]
 
 
@@ -139,6 +154,9 @@ class Service(Section):
     read_timeout: SomeTime = 300.0
     credential: Literal["api_key", "sessiontoken"] = "api_key"
     metadata_fields: MetadataFields = MetadataFields()
+    kinds: Annotated[dict[Annotated[str, AfterValidator(ending)], Kind], BeforeValidator(_by_ending)] = Field(
+        default_factory=dict
+    )
 
     @field_validator("base_url", "upload_url", mode="before")
     @classmethod

@@ -18,6 +18,12 @@ _ENDINGS = {
 }
 _KIND_OF = {ending: kind for kind, endings in _ENDINGS.items() for ending in endings.split()}
 
+PATIENCE = 60.0
+"""Seconds for which files of an ending wait for the first ones of them; after that the present rule decides."""
+
+PAUSE = 2.0
+"""Seconds until a file that waits for a first one is looked at again."""
+
 
 def ending_of(path: bytes) -> str:
     """Return the text after the last dot of a file's name or path, in lower case; "" without a dot."""

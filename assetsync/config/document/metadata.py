@@ -33,6 +33,7 @@ PLACEHOLDERS = ("dir", "dirs", "stem")
 PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _META_NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
 _LANGUAGE = re.compile(r"[0-9]{1,9}")
+_ENDING = re.compile(r"[^\s./]{1,32}")
 
 
 def check_meta_name(name: str) -> str:
@@ -42,6 +43,14 @@ def check_meta_name(name: str) -> str:
     if name.lower() == "lang_id_r":
         raise Unusable("the language is not a metadata field", "write it as `language: 1`, outside `meta`")
     return name
+
+
+def ending(value: str) -> str:
+    """Return the ending of file names, in lower case and without a dot."""
+    found = value.lower().removeprefix(".")
+    if not _ENDING.fullmatch(found):
+        raise Unusable("it is not an ending of file names", "write what follows the last dot, such as cr3")
+    return found
 
 
 def _keywords(value: object) -> object:
@@ -68,7 +77,7 @@ def _language(value: object) -> object:
     return value
 
 
-def _group(value: object) -> object:
+def group(value: object) -> object:
     """Treat a key with nothing below it as an empty group; in a sidecar it is read as an empty text."""
     if value == "":
         return {}
@@ -92,7 +101,7 @@ class Said(Section):
     keywords: Keywords | None = None
     location: Text | None = None
     language: Annotated[str, BeforeValidator(_language), WithJsonSchema({"type": ["string", "integer"]})] | None = None
-    meta: Annotated[dict[MetaName, Text], BeforeValidator(_group)] = Field(default_factory=dict)
+    meta: Annotated[dict[MetaName, Text], BeforeValidator(group)] = Field(default_factory=dict)
 
     def metadata(self) -> Metadata:
         """Return the value that the rest of the program uses."""
@@ -131,4 +140,4 @@ class SidecarUpload(Section):
 class Sidecar(Said):
     """All keys of a sidecar."""
 
-    upload: Annotated[SidecarUpload, BeforeValidator(_group)] = SidecarUpload()
+    upload: Annotated[SidecarUpload, BeforeValidator(group)] = SidecarUpload()

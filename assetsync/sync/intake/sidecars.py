@@ -44,6 +44,7 @@ class FileMetadata:
     """The metadata of one file; `digest` covers `fields`, `options` and `language`.
 
     `folders_written` is when the youngest sidecar of its folders was written (seconds since the epoch), 0 without one.
+    `depends_on_kind`: another kind of asset would have other fields.
     """
 
     fields: tuple[tuple[str, str], ...]
@@ -53,6 +54,7 @@ class FileMetadata:
     has_own: bool
     own_is_empty: bool = False
     folders_written: float = 0.0
+    depends_on_kind: bool = False
 
 
 class _Kept(NamedTuple):
@@ -66,7 +68,16 @@ class _Kept(NamedTuple):
 class Sidecars:
     """Reads and merges the metadata of files; shared by all workers."""
 
-    def __init__(self, tree: Tree, clock: Clock, fields_table: AnyMapping[str, tuple[str, str]]) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        clock: Clock,
+        fields_table: AnyMapping[str, tuple[str, str]],
+        *,
+        kind_of: Callable[[bytes], str] = guess_kind,
+    ) -> None:
+        """`kind_of` returns the kind of asset that a file at a path is expected to become."""
+        self._kind_of = kind_of
         self._tree = tree
         self._clock = clock
         self._fields_table = fields_table
@@ -80,16 +91,12 @@ class Sidecars:
         # The files of a folder mostly have the same metadata.
         self._cached = lru_cache(maxsize=_MOST_CACHED)(self._merged)
 
-    def misnames(self, path: bytes, kind: str) -> bool:
-        """Return whether the field names of a file are wrong for `kind`, the kind that the service assigned."""
-        return kind in self._fields_table and self._fields_table[kind] != self._fields_table[guess_kind(path)]
-
     def metadata_of(
         self, path: bytes, mapping: Mapping, kind: str | None = None, *, is_alone: bool = False
     ) -> FileMetadata:
         """Merge all levels for the file at `path`. Raise SidecarError for the first level that cannot be used.
 
-        The fields are named for `kind`, which the service assigned; before the upload the kind is guessed.
+        The fields are named for `kind`, else for the kind that the file is expected to become.
         `is_alone`: the file was just seen to have no sidecar of its own.
         """
         levels = [metadata.expand(mapping.metadata, path)]
@@ -111,7 +118,7 @@ class Sidecars:
                 own, own_size = self.read(metadata.sidecar_for(path), mapping)
             if own is not None:
                 levels.append(own)
-        named = kind if kind in self._fields_table else guess_kind(path)
+        named = kind if kind in self._fields_table else self._kind_of(path)
         has_own = own is not None
         merged = self._cached(
             tuple(levels), named, mapping.upload, has_own, has_own and not own_size, folders_written=folders_written
@@ -135,7 +142,9 @@ class Sidecars:
         options = metadata.upload_options(merged, allowed)
         language = metadata.language_of(merged)
         digest = metadata.digest(fields, options, language)
-        return FileMetadata(fields, language, options, digest, has_own, is_empty, folders_written)
+        others = (metadata.form_fields(merged, other, self._fields_table) for other in self._fields_table)
+        depends_on_kind = any(other != fields for other in others)
+        return FileMetadata(fields, language, options, digest, has_own, is_empty, folders_written, depends_on_kind)
 
     def forget(self) -> None:
         """Drop all cached folder sidecars, so that each is read again."""
