@@ -36,7 +36,7 @@ class Site:
         self.config.write_text(
             f"site: kinds\nroot: {base / 'root'}\nledger: {base / 'ledger.db'}\n"
             f"service: {{base_url: '{sandbox.base_url}', upload_url: '{sandbox.upload_url}', kinds: {kinds}}}\n"
-            "folders: [{path: photos, destfolderid: F1}]\nupload: {workers: 8}\n"
+            "folders: [{path: photos, destfolderid: F1}]\nupload: {workers: 8}\nwatch: {settle: 0s}\n"
         )
 
     def run(self, *words: str) -> list[dict[str, object]]:
@@ -65,7 +65,7 @@ def test_at_most_two_files_have_wrong_fields(tmp_path, sandbox):
     assert len(wrong) == 2
     assert {Path(found["path"]).name for found in site.run("drift", "list")} == wrong
     (explained,) = site.run("explain", "photos/00.cr3")
-    assert (explained["kind"], explained["kind_from"]) == ("other", "learned")
+    assert (explained["expected_kind"], explained["expected_kind_from"]) == ("other", "learned")
     assert "kind: other, learned from the answers of the service" in explained["said"]
 
 
@@ -75,4 +75,4 @@ def test_configured_kind_is_right_from_the_first(tmp_path, sandbox):
     assert set(kinds_of(sandbox).values()) == {"meta_file_keywords"}
     assert site.run("drift", "list") == []
     (explained,) = site.run("explain", "photos/00.cr3")
-    assert (explained["kind"], explained["kind_from"]) == ("other", "configured")
+    assert (explained["expected_kind"], explained["expected_kind_from"]) == ("other", "configured")

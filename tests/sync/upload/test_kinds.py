@@ -115,7 +115,6 @@ def test_warning_names_the_line_to_configure(world):
     (warning,) = [line for line in logs if line["event"] == "another kind of asset"]
     assert (warning["log_level"], warning["ending"], warning["kind"]) == ("warning", "cr3", "other")
     assert "set `kinds: {cr3: other}` in `service`" in warning["detail"]
-    assert [line["kind"] for line in logs if line["event"] == "kind learned"] == ["other"]
 
 
 def test_kind_without_metadata_is_no_warning(world):
