@@ -40,6 +40,7 @@ from assetsync.sync.runtime_state import RuntimeState
 from assetsync.sync.service_identity import ServiceIdentity
 from assetsync.sync.upload.circuit_breaker import CircuitBreaker
 from assetsync.sync.upload.folder_listing import FolderListing
+from assetsync.sync.upload.kinds import Kinds
 from assetsync.sync.upload.limits import DoubtLimit, RateLimiter
 from assetsync.sync.upload.prepare import Preparer
 from assetsync.sync.upload.queue import Selection, UploadQueue
@@ -200,10 +201,16 @@ def build(
     circuit_breaker = CircuitBreaker(clock.steady, chance.random)
     health_check = HealthCheck(service_identity, folders)
     folder_listing = FolderListing(context, health_check, service_identity.make_sure)
+    workers, window = config.upload.workers, config.upload.window
+    most_long = workers - 1 if workers > 1 else None
+    upload_queue = UploadQueue(ledger, clock, plan.mappings.all, most_long=most_long)
+    kinds = Kinds(ledger, clock, config.service, is_leased=upload_queue.is_leased)
     sidecar_cache = SidecarCache(clock)
     met = partial(note_sidecar, context, plan, sidecar_cache)
     fields_table, custom_fields = config.service.metadata_fields.table(), config.service.custom_fields
-    sidecars = Sidecars(context.tree, clock, fields_table, custom_fields, cache=sidecar_cache, met=met)
+    sidecars = Sidecars(
+        context.tree, clock, fields_table, custom_fields, kind_of=kinds.of, cache=sidecar_cache, met=met
+    )
 
     # What the tree says becomes rows.
     brake, resend_moved = config.brake, config.policy.on_move == "upload"
@@ -219,23 +226,21 @@ def build(
     )
 
     # Queued files are sent.
-    workers, window = config.upload.workers, config.upload.window
-    preparer = Preparer(context, plan.mappings, sidecars, folder_listing, sending)
-    most_long = workers - 1 if workers > 1 else None
-    upload_queue = UploadQueue(ledger, clock, plan.mappings.all, most_long=most_long)
+    preparer = Preparer(context, plan.mappings, sidecars, folder_listing, sending, kinds=kinds)
     doubt_limit = DoubtLimit.of(config, ledger.doubts, clock)
     selection = Selection(
         upload_queue,
         circuit_breaker,
         doubt_limit,
         lambda: folder_listing.being_listed,
+        has_waiting=kinds.has_waiting,
         may_send=lambda: window is None or window.opens(clock.now()) is None,
     )
     uploads = UploadContext(
         context,
         preparer,
         selection,
-        ResultRecorder(context, circuit_breaker, selection),
+        ResultRecorder(context, circuit_breaker, selection, kinds),
         None if config.upload.rate is None else RateLimiter(config.upload.rate, clock, heartbeat.tick),
     )
 
@@ -281,7 +286,7 @@ def build(
             longest=min(verify.seconds, WELL_WITHIN) if isinstance(verify, Interval) else 300.0,
             unprocessed_after=config.policy.unprocessed_after,
             needs_index=lambda: indexes and not indexer.stopped,
-            misnames=sidecars.misnames,
+            misnames=kinds.may_misname,
             sent_metadata=sent_metadata,
         ),
         indexer=indexer,

@@ -110,6 +110,7 @@ def test_omitted_settings_have_defaults(make_config):
             "credential": "api_key",
             "metadata_fields": {"img": None, "vid": None, "aud": None, "doc": None, "other": None},
             "custom_fields": {},
+            "kinds": {},
         },
         "ignore": (),
         "watch": {"mode": "auto", "settle": 5.0, "sidecar_wait": 0.0, "follow_symlinks": False},
@@ -334,6 +335,11 @@ def test_configured_field_names_override(make_config):
     assert make_config().service.metadata_fields.table() == METADATA_FIELDS
 
 
+def test_endings_are_read_without_case_and_dot(make_config):
+    text = SMALLEST.replace("folders:", "  kinds: {.CR3: other, Heic: doc}\nfolders:")
+    assert make_config(text=text).service.kinds == {"cr3": "other", "heic": "doc"}
+
+
 @pytest.mark.parametrize(
     "url",
     [
@@ -480,6 +486,18 @@ MISTAKES = [
     (
         changed("    destfolderid: F1\n", "    destfolderid: F1\n    metadata:\n      custom: {Agency: x}\n"),
         "line 10: folders[0].metadata.custom.Agency: no custom field has this name: add it with its id to service.cus",
+    ),
+    (
+        changed("folders:", "  kinds: {cr3: picture}\nfolders:"),
+        "line 6: service.kinds.cr3: it is not an accepted value: write 'img', 'vid', 'aud', 'doc' or 'other'",
+    ),
+    (
+        changed("folders:", "  kinds: {cr3: other, .CR3: img}\nfolders:"),
+        "line 6: service.kinds: it names an ending twice: write each ending once, in lower case and without a dot",
+    ),
+    (
+        changed("folders:", "  kinds: {tar.gz: other}\nfolders:"),
+        "line 6: service.kinds.tar.gz: it is not an ending of file names: write what follows the last dot, such as cr3",
     ),
     (SMALLEST[: SMALLEST.index("  - path")], "line 6: folders: it is missing: add it"),
     (SMALLEST[: SMALLEST.index("  - path")] + "  []\n", "line 6: folders: it is empty: write at least one entry"),
@@ -866,7 +884,7 @@ def test_the_example_loads_as_it_is():
 def test_example_loads_with_comments_enabled(make_file):
     text, count = re.subn(r"(?m)^( *)#([a-z_]+: )", r"\1\2", EXAMPLE.read_text())
     config = load_config(make_file(text), {})
-    assert count == 10
+    assert count == 11
     assert config.folders[0].settle == 600.0
     assert config.service.proxy == "http://proxy.example.com:3128"
     assert config.folders[0].upload.redirecttoparams == "source=assetsync&site=hq"

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from assetsync.app import Site, build
 from assetsync.config import load_config
-from assetsync.core.metadata import guess_kind
+from assetsync.core.kinds import ending_of, guess_kind
 from assetsync.core.outcome import Reply, read_giving_up, read_silence, read_upload_answer
 from assetsync.errors import (
     AssetsyncError,
@@ -159,7 +159,7 @@ class FakeService:
         self.probes = 0
         # What replaces the description and keywords of an upload: of a PDF those that it holds itself.
         self.keeps_own: Callable[[Stored], tuple[str, str] | None] = lambda _asset: None
-        # What kind of asset a file of this name is taken for; of others their endings tell.
+        # What kind of asset a file of this name, or of this ending, is taken for; others are guessed.
         self.kinds: dict[str, str] = {}
         self.processing: float = 0.0
         # As of when its database shows what is stored; a replica may lag.
@@ -321,7 +321,8 @@ class FakeService:
         return text.encode("latin-1", "replace").decode("latin-1") if self.shows_latin1 else text
 
     def _kind_of(self, asset: Stored) -> str:
-        return self.kinds.get(asset.name) or guess_kind(os.fsencode(asset.name))
+        name = os.fsencode(asset.name)
+        return self.kinds.get(asset.name) or self.kinds.get(ending_of(name)) or guess_kind(name)
 
     def _shown_kind(self, asset: Stored) -> str:
         return "doc" if self._kind_of(asset) == "other" else self._kind_of(asset)

@@ -30,6 +30,7 @@ from assetsync.parts import make_preview, make_tree
 from assetsync.sync.brakes import subject_of
 from assetsync.sync.intake.sidecars import Sidecars
 from assetsync.sync.upload.decide import Block, Wait
+from assetsync.sync.upload.kinds import Kinds
 from assetsync.sync.upload.limits import DoubtLimit
 from assetsync.sync.upload.preview import Preview
 from assetsync.text import amount, decoded, moment, on_the_wall, printable
@@ -44,6 +45,12 @@ _ON_DISK = {
     "link": "a symbolic link: left out, see watch.follow_symlinks",
     "other": "neither a file nor a folder: left out",
     "outside": "no file of the tree: it was uploaded by hand",
+}
+
+_KIND_FROM = {
+    "configured": "set by service.kinds",
+    "learned": "learned from the answers of the service",
+    "guessed": "guessed by the ending of its name",
 }
 
 
@@ -71,11 +78,15 @@ class Covered(NamedTuple):
 class SidecarReport:
     """The sidecars of a file and the metadata merged from all levels, or the first mistake in them.
 
-    For a sidecar: the file or folder that it describes, and the fields that it sets. `lines` are the same for a person.
+    `kind` is the kind of asset that names the fields, None if none of them depends on it; `kind_from` is `configured`,
+    `learned` or `guessed`. For a sidecar: the file or folder that it describes, and the fields that it sets. `lines`
+    are the same for a person.
     """
 
     sidecars: list[bytes] | None = None
     metadata: dict[str, str] | None = None
+    kind: str | None = None
+    kind_from: str | None = None
     describes: bytes | None = None
     sets: list[str] | None = None
     mistake: str | None = None
@@ -87,6 +98,8 @@ class SidecarReport:
             "said": self.lines,
             "sidecars": self.sidecars and [decoded(path) for path in self.sidecars],
             "metadata": self.metadata,
+            "expected_kind": self.kind,
+            "expected_kind_from": self.kind_from,
             "describes": None if self.describes is None else decoded(self.describes),
             "sets": self.sets,
             "sidecar_error": self.mistake,
@@ -151,9 +164,10 @@ def read_path_state(config: SiteConfig, path: bytes) -> PathState:
     position = known.for_directory(path if is_folder else path.rpartition(b"/")[0])
     mapping = None if position is None else known.all[position]
     covered = _covered(known, config.ignore, path, mapping, is_folder=is_folder)
-    # A folder is not sent, so there is no metadata to print for it.
-    report = SidecarReport() if is_folder or mapping is None else _read_sidecars(config, mapping, path)
     with closing(read_ledger(config.ledger, site=config.site)) as ledger:
+        kinds = Kinds(ledger, SystemClock(), config.service)
+        # A folder is not sent, so there is no metadata to print for it.
+        report = SidecarReport() if is_folder or mapping is None else _read_sidecars(config, mapping, path, kinds)
         rows, brakes, holds = ledger.reports.of_path(path), ledger.reports.brakes(), ledger.reports.holds(now)
         sends = holder_of(ledger.store.path).sends
         pause = ledger.runs.pause_at_hand() if sends else None
@@ -207,11 +221,12 @@ def _covered(
     return Covered(f"{shown} → folder {mapping.destfolderid}")
 
 
-def _read_sidecars(config: SiteConfig, mapping: Mapping, path: bytes) -> SidecarReport:
+def _read_sidecars(config: SiteConfig, mapping: Mapping, path: bytes, kinds: Kinds) -> SidecarReport:
     """Return what the sidecars say about a file, or what a sidecar says."""
     report = SidecarReport()
     tree = make_tree(config)
-    sidecars = Sidecars(tree, SystemClock(), config.service.metadata_fields.table(), config.service.custom_fields)
+    table, custom_fields = config.service.metadata_fields.table(), config.service.custom_fields
+    sidecars = Sidecars(tree, SystemClock(), table, custom_fields, kind_of=kinds.of)
     folder, _, name = path.rpartition(b"/")
     try:
         if not (mapping.sidecars and is_sidecar_name(name)):
@@ -219,7 +234,11 @@ def _read_sidecars(config: SiteConfig, mapping: Mapping, path: bytes) -> Sidecar
                 names = (*folder_sidecars(path), sidecar_for(path))
                 report.sidecars = [name for name in names if tree.lstat(name) is not None]
                 report.lines.append(f"sidecars: {', '.join(map(printable, report.sidecars)) or 'none'}")
-            report.metadata = dict(sidecars.metadata_of(path, mapping).fields)
+            merged = sidecars.metadata_of(path, mapping)
+            if merged.depends_on_kind:
+                report.kind, report.kind_from = kinds.of(path), kinds.source_of(path)
+                report.lines.append(f"kind: {report.kind}, {_KIND_FROM[report.kind_from]}")
+            report.metadata = dict(merged.fields)
             report.lines += [
                 f"metadata: {printable(key)} = {printable(value)}" for key, value in report.metadata.items()
             ]

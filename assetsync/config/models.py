@@ -27,6 +27,7 @@ from assetsync.config.document.metadata import (
     SaidWithPlaceholders,
     check_meta_name,
     custom_field_id,
+    ending,
     group,
 )
 from assetsync.config.schedule import Due, Interval, cron
@@ -101,6 +102,13 @@ def _command(value: object) -> object:
         raise Unusable("it holds an unclosed quote", 'write it as a list: ["/usr/bin/alert", "--quiet"]') from exc
 
 
+def _by_ending(value: object) -> object:
+    given = group(value)
+    if isinstance(given, dict) and len({str(name).lower().removeprefix(".") for name in given}) < len(given):
+        raise Unusable("it names an ending twice", "write each ending once, in lower case and without a dot")
+    return given
+
+
 def _email(value: str) -> str:
     local, _, domain = value.partition("@")
     if not local or not domain or re.search(r"[\s,;@]", local + domain):
@@ -108,6 +116,7 @@ def _email(value: str) -> str:
     return value
 
 
+Kind = Literal["img", "vid", "aud", "doc", "other"]
 Patterns = Annotated[Texts, AfterValidator(_patterns)]
 
 
@@ -148,6 +157,9 @@ class Service(Section):
     metadata_fields: MetadataFields = MetadataFields()
     custom_fields: Annotated[dict[str, Annotated[Text, AfterValidator(custom_field_id)]], BeforeValidator(group)] = (
         Field(default_factory=dict)
+    )
+    kinds: Annotated[dict[Annotated[str, AfterValidator(ending)], Kind], BeforeValidator(_by_ending)] = Field(
+        default_factory=dict
     )
 
     @field_validator("base_url", "upload_url", mode="before")

@@ -70,6 +70,10 @@ class Ledger(LedgerView):
         """Write one fact of the whole ledger."""
         self.store.write(lambda conn: set_fact(conn, name, value))
 
+    def submit_fact(self, name: str, value: str) -> None:
+        """Queue one fact of the whole ledger for the next commit."""
+        self.store.submit(lambda conn: set_fact(conn, name, value))
+
     def pull_brake(self, kind: str, subject: str, detail: str, amount: int, now: float) -> bool:
         """Record a brake; return False if it is pulled already."""
         sql = (

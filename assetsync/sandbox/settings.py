@@ -12,8 +12,9 @@ Dialect: TypeAlias = Literal["observed", "documented"]
 IndexMode: TypeAlias = Literal["adds", "noop", "wipes"]
 StartRow: TypeAlias = Literal["row", "page"]
 Strays: TypeAlias = Literal["missing", "redirect", "html"]
+FileKind: TypeAlias = Literal["img", "vid", "aud", "doc", "other"]
 DIALECTS, INDEX_MODES, STARTROWS = get_args(Dialect), get_args(IndexMode), get_args(StartRow)
-STRAYS = get_args(Strays)
+STRAYS, FILE_KINDS = get_args(Strays), get_args(FileKind)
 _Seconds: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -38,7 +39,9 @@ class SandboxSettings:
     the database keeps them (observed). With `renames` a workflow stores each upload under a new name and returns this
     name in `renamefilebody`. With `pdf_keeps_own` the subject and keywords of a PDF replace the description and
     keywords of its upload, also if the PDF has none (observed). With `renditions` a search returns a second row, of a
-    smaller rendition, for each processed picture, unless `showrenditions=false`.
+    smaller rendition, for each processed picture, unless `showrenditions=false`. `file_kinds` maps endings in lower
+    case to the kind that files of the ending are taken for, in place of the usual one (RAW files are other in some
+    installations, observed).
 
     `strays` selects the answer of the addresses below `/razuna` that are not of the interface: 404, a redirect to a
     login page, or that page itself (both observed where the path of the tenant was left out).
@@ -63,6 +66,7 @@ class SandboxSettings:
     latin1: bool = False
     folds_blanks: bool = False
     renames: bool = False
+    file_kinds: Mapping[str, FileKind] = field(default_factory=dict)
     self_index: bool = True
     index_delay: _Seconds = 0.0
     processing_delay: _Seconds = 0.0

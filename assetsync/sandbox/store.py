@@ -239,7 +239,7 @@ class Store:
         now = self.now
         processed_at = math.inf if asset.never_processed else now + self._settings.processing_delay
         extension = extension_of(asset.filename)
-        filetype = filetype_of(extension)
+        filetype = filetype_of(extension, self._settings.file_kinds)
         width, height = picture_size(head) if filetype == "img" else (0, 0)
         description, keywords = said_of(filetype, asset.fields)
         if self._settings.pdf_keeps_own and extension == "pdf":
@@ -366,9 +366,9 @@ def extension_of(name: str) -> str:
     return name.rpartition(".")[2].lower() if "." in name else ""
 
 
-def filetype_of(extension: str) -> str:
-    """Return img, vid, aud, doc or other (interface section 4.3)."""
-    return _TYPE_OF.get(extension, "other")
+def filetype_of(extension: str, file_kinds: Mapping[str, str]) -> str:
+    """Return img, vid, aud, doc or other (interface section 4.3); `file_kinds` takes precedence over the usual kind."""
+    return file_kinds.get(extension) or _TYPE_OF.get(extension, "other")
 
 
 def pdf_text(head: bytes, name: bytes) -> str:

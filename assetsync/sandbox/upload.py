@@ -195,7 +195,7 @@ class Uploads:
 
     def _stored(self, given: Mapping[str, str], name: str, form: Form, active: Active) -> Result:
         assetid = new_id()
-        result = Result("success", 0, assetid, filetype_of(extension_of(name)))
+        result = Result("success", 0, assetid, filetype_of(extension_of(name), self._settings.file_kinds))
         if max(name) > "\uffff":
             # The service reports success and an identifier, but never stores a name beyond the basic plane (observed).
             return result

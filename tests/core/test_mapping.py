@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from assetsync.core.ignore import BUILT_IN
 from assetsync.core.mapping import IgnoreRules, Mappings
-from assetsync.core.metadata import guess_kind
 from assetsync.model import Mapping
 
 
@@ -205,15 +204,3 @@ def test_hidden_mapped_folder_is_sent():
 
 def test_every_built_in_group_has_a_purpose():
     assert all(why and patterns for why, patterns in BUILT_IN)
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        (b"a.jpg", "img"), (b"a.JPG", "img"), (b"a.mp4", "vid"), (b"a.mp3", "aud"), (b"a.pdf", "doc"),
-        (b"a.zip", "other"),
-        (b"jpg", "other"), (b"a.", "other"), (b"\xff.png", "img"), (b"dir.jpg/readme", "other"),
-    ],
-)  # fmt: skip
-def test_the_kind_follows_from_the_ending(name, kind):
-    assert guess_kind(name) == kind

@@ -16,7 +16,7 @@ from assetsync.sandbox.store import extension_of, filetype_of, picture_size, rew
     ],
 )
 def test_the_filetype_follows_the_extension(name, filetype):
-    assert filetype_of(extension_of(name)) == filetype
+    assert filetype_of(extension_of(name), {}) == filetype
 
 
 def test_a_name_is_rewritten_as_observed():

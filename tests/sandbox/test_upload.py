@@ -75,6 +75,14 @@ def test_unacceptable_name_fails_the_upload(caller, name):
     assert caller.sandbox.assets() == []
 
 
+def test_file_kind_decides_answer_and_columns(make_caller):
+    caller = make_caller(file_kinds={"cr3": "vid"})
+    answer = caller.upload("a.CR3", metadata="1", meta_vid_keywords="right", meta_file_keywords="x")
+    assert "<filetype>vid</filetype>" in answer.text
+    (asset,) = caller.found("a")
+    assert (asset["kind"], asset["keywords"]) == ("vid", "right")
+
+
 def test_name_of_a_folder_is_refused(caller):
     answer = caller.raw(caller.fields() + caller.file_header("a/") + b"x" + caller.closing)
     assert b"<message>Upload failed There was no appropriate FILE found in the upload</message>" in answer

@@ -21,6 +21,7 @@ from assetsync.ledger.rows import FileRow
 from assetsync.parts import make_tree
 from assetsync.sync.intake.sidecars import Sidecars
 from assetsync.sync.requests.decisions import SettleDrift
+from assetsync.sync.upload.kinds import Kinds
 from assetsync.text import printable
 
 
@@ -53,10 +54,10 @@ def list_drift(config: SiteConfig, paths: tuple[str, ...], *, limit: int, as_jso
       assetsync drift list --config hq.yaml --json photos | jq -r '[.assetid, .metadata.img_keywords] | @tsv'
     """
     known = Mappings(mappings(config))
-    sidecars = Sidecars(
-        make_tree(config), SystemClock(), config.service.metadata_fields.table(), config.service.custom_fields
-    )
     with closing(read_ledger(config.ledger, site=config.site)) as ledger:
+        kinds = Kinds(ledger, SystemClock(), config.service)
+        table, custom_fields = config.service.metadata_fields.table(), config.service.custom_fields
+        sidecars = Sidecars(make_tree(config), SystemClock(), table, custom_fields, kind_of=kinds.of)
         tops = topmost(known_folders(config, paths)) or [b""]
         rows = (row for path in tops for row in ledger.metadata_drift.drifted(path))
         for row in first_of(rows, limit, as_json=as_json, empty="nothing has drifted"):

@@ -11,7 +11,7 @@ from assetsync.config.document.fields import Unusable
 from assetsync.config.values import listen as address
 from assetsync.errors import UsageError
 from assetsync.sandbox import Sandbox, SandboxSettings, serve
-from assetsync.sandbox.settings import DIALECTS, INDEX_MODES, STARTROWS, STRAYS
+from assetsync.sandbox.settings import DIALECTS, FILE_KINDS, INDEX_MODES, STARTROWS, STRAYS
 
 _KEY = "sandbox-key"
 _FOLDERS = ("A6CE649FAA5F434EB513CA15656AB5AA=photos", "0123456789ABCDEF0123456789ABCDEF=documents")
@@ -19,6 +19,14 @@ _FOLDERS = ("A6CE649FAA5F434EB513CA15656AB5AA=photos", "0123456789ABCDEF01234567
 
 def _time(name: str, meaning: str) -> Decorator:
     return click.option(name, default="0s", show_default=True, metavar="TIME", callback=seconds, help=meaning)
+
+
+def _file_kinds(_ctx: click.Context, _param: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
+    """Return the kinds of files by ending; a callback for an option."""
+    given = {ending.lower().removeprefix("."): kind for ending, _, kind in (pair.partition("=") for pair in pairs)}
+    if not all(ending and kind in FILE_KINDS for ending, kind in given.items()):
+        raise click.BadParameter(f"write an ending and one of {', '.join(FILE_KINDS)}, such as cr3=other")
+    return given
 
 
 @click.command("sandbox")
@@ -69,6 +77,14 @@ def _time(name: str, meaning: str) -> Decorator:
     "--folds-blanks", is_flag=True, help="Show several blanks in a row as one, while the database keeps them."
 )
 @click.option("--renames", is_flag=True, help="Store every upload under another name, as a workflow may.")
+@click.option(
+    "--file-kind",
+    "file_kinds",
+    multiple=True,
+    metavar="ENDING=KIND",
+    callback=_file_kinds,
+    help="Take files of an ending for img, vid, aud, doc or other; may be repeated.",
+)
 @click.option("--no-self-index", is_flag=True, help="Index assets only after searchIndex.")
 @click.option("--duplicate-check", is_flag=True, help="Refuse content that is already there.")
 @click.option("--max-content-length", type=int, metavar="BYTES", help="Answer error 10001 to longer uploads.")
@@ -101,6 +117,7 @@ def command(
       assetsync sandbox
       assetsync sandbox --listen 127.0.0.1:0 --dir /tmp/sandbox --index-delay 30s
       assetsync sandbox --dialect documented --index-mode adds --no-self-index
+      assetsync sandbox --file-kind cr3=other
       curl -H 'Content-Type: application/json' http://127.0.0.1:8790/_sandbox/faults \\
         -d '{"faults": [{"kind": "answer_lost", "operation": "upload", "probability": 0.2}]}'
       curl -H 'Content-Type: application/json' http://127.0.0.1:8790/_sandbox/assets -d '{"id": "ID", "delete": true}'

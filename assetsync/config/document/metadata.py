@@ -38,6 +38,7 @@ CUSTOM_FIELD = "metacf_"
 """The beginning of the form field of a custom field; the id of the custom field follows (observed, source)."""
 _CUSTOM_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _LANGUAGE = re.compile(r"[0-9]{1,9}")
+_ENDING = re.compile(r"[^\s./]{1,32}")
 
 
 def check_meta_name(name: str) -> str:
@@ -75,6 +76,14 @@ def unknown_custom_field(name: str, known: Collection[str]) -> tuple[str, str] |
     close = get_close_matches(name, known, n=1, cutoff=0.6)
     fix = f"did you mean `{close[0]}`?" if close else "add it with its id to service.custom_fields of the configuration"
     return "no custom field has this name", fix
+
+
+def ending(value: str) -> str:
+    """Return the ending of file names, in lower case and without a dot."""
+    found = value.lower().removeprefix(".")
+    if not _ENDING.fullmatch(found):
+        raise Unusable("it is not an ending of file names", "write what follows the last dot, such as cr3")
+    return found
 
 
 def _keywords(value: object) -> object:

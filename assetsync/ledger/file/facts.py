@@ -22,6 +22,9 @@ SERVICE = "service"
 ACCOUNT = "looked_up_as"
 """The fact that identifies the service and the key of the last look-ups, by a digest."""
 
+KINDS = "kinds"
+"""The fact that holds the kinds of assets that were learned from the answers of a service, by ending (JSON)."""
+
 LAYOUT = "mappings"
 """The fact that maps each mapped folder to the folder of the service that its files go to."""
 

@@ -17,8 +17,9 @@ from typing import NamedTuple
 import structlog
 
 from assetsync.core import metadata
+from assetsync.core.kinds import guess_kind
 from assetsync.core.mapping import Plan
-from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX, guess_kind
+from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX
 from assetsync.core.names import printable
 from assetsync.core.sent_texts import UNKNOWN, Texts
 from assetsync.core.settled import is_settled
@@ -45,6 +46,7 @@ class FileMetadata:
 
     `folders_written` is when the youngest sidecar of its folders was written (seconds since the epoch), 0 without one.
     `texts`: the description and keywords among `fields`, as far as a search shows them, which is in English.
+    `depends_on_kind`: another kind of asset would have other fields.
     """
 
     fields: tuple[tuple[str, str], ...]
@@ -55,6 +57,7 @@ class FileMetadata:
     own_is_empty: bool = False
     folders_written: float = 0.0
     texts: Texts = UNKNOWN
+    depends_on_kind: bool = False
 
 
 class _Kept(NamedTuple):
@@ -112,13 +115,16 @@ class Sidecars:
         fields_table: AnyMapping[str, tuple[str, str]],
         custom_fields: AnyMapping[str, str] = metadata.NO_CUSTOM_FIELDS,
         *,
+        kind_of: Callable[[bytes], str] = guess_kind,
         cache: SidecarCache | None = None,
         met: Callable[[bytes], None] = lambda _path: None,
     ) -> None:
         """Start with the `cache` that other parts share, or a new one.
 
-        `met` is called with the path of each sidecar that was read.
+        `kind_of` returns the kind of asset that a file at a path is expected to become. `met` is called with the path
+        of each sidecar that was read.
         """
+        self._kind_of = kind_of
         self._tree = tree
         self._clock = clock
         self._fields_table = fields_table
@@ -128,16 +134,12 @@ class Sidecars:
         # The files of a folder mostly have the same metadata.
         self._cached = lru_cache(maxsize=_MOST_CACHED)(self._merged)
 
-    def misnames(self, path: bytes, kind: str) -> bool:
-        """Return whether the field names of a file are wrong for `kind`, the kind that the service assigned."""
-        return kind in self._fields_table and self._fields_table[kind] != self._fields_table[guess_kind(path)]
-
     def metadata_of(
         self, path: bytes, mapping: Mapping, kind: str | None = None, *, is_alone: bool = False
     ) -> FileMetadata:
         """Merge all levels for the file at `path`. Raise SidecarError for the first level that cannot be used.
 
-        The fields are named for `kind`, which the service assigned; before the upload the kind is guessed.
+        The fields are named for `kind`, else for the kind that the file is expected to become.
         `is_alone`: the file was just seen to have no sidecar of its own.
         """
         levels = [metadata.expand(mapping.metadata, path)]
@@ -159,7 +161,7 @@ class Sidecars:
                 own, own_size = self.read(metadata.sidecar_for(path), mapping)
             if own is not None:
                 levels.append(own)
-        named = kind if kind in self._fields_table else guess_kind(path)
+        named = kind if kind in self._fields_table else self._kind_of(path)
         has_own = own is not None
         merged = self._cached(
             tuple(levels), named, mapping.upload, has_own, has_own and not own_size, folders_written=folders_written
@@ -185,7 +187,13 @@ class Sidecars:
         digest = metadata.digest(fields, options, language)
         named = dict(fields) if language == metadata.DEFAULT_LANGUAGE else {}
         texts = Texts(*(named.get(name) for name in self._fields_table[kind]))
-        return FileMetadata(fields, language, options, digest, has_own, is_empty, folders_written, texts)
+        others = (
+            metadata.form_fields(merged, other, self._fields_table, self._custom_fields) for other in self._fields_table
+        )
+        depends_on_kind = any(other != fields for other in others)
+        return FileMetadata(
+            fields, language, options, digest, has_own, is_empty, folders_written, texts, depends_on_kind
+        )
 
     def read(self, path: bytes, mapping: Mapping) -> tuple[Metadata | None, int]:
         """Return the metadata of one sidecar, None without one, and its size in bytes. Raise SidecarError."""

@@ -5,6 +5,8 @@ because something changed since they were sent, are compared. Reading their meta
 `sync.intake.sidecars`.
 """
 
+from assetsync.config.document.metadata import KINDS
+from assetsync.core.kinds import guess_kind
 from assetsync.core.mapping import Plan
 from assetsync.errors import RootMissing, SidecarError
 from assetsync.ledger.metadata_drift import AWAY, ELSEWHERE, UNREADABLE, Found
@@ -100,10 +102,17 @@ class Drift:
         if row.assetid is not None and row.uploaded_at is None:
             # Compare the metadata of an adopted asset with the metadata that its file had when it was adopted.
             # The metadata that the service had at that time is unknown.
-            digest = self._sidecars.metadata_of(row.path, mapping).digest
-            return None if row.meta_digest in (None, digest) else _CHANGED_SINCE, digest
-        metadata = self._sidecars.metadata_of(row.path, mapping, row.filetype)
-        if metadata.digest == row.meta_digest:
-            return None, metadata.digest
-        as_sent = self._sidecars.metadata_of(row.path, mapping).digest == row.meta_digest
-        return _MISNAMED.format(row.filetype) if as_sent else _CHANGED, metadata.digest
+            digest = self._sidecars.metadata_of(row.path, mapping, guess_kind(row.path)).digest
+            differs = row.meta_digest not in (None, digest) and not self._is_as_sent(row, mapping)
+            return _CHANGED_SINCE if differs else None, digest
+        digest = self._sidecars.metadata_of(row.path, mapping, row.filetype).digest
+        if digest == row.meta_digest:
+            return None, digest
+        if not self._is_as_sent(row, mapping):
+            return _CHANGED, digest
+        # If the service named no kind, nothing shows that the names are wrong.
+        return _MISNAMED.format(row.filetype) if row.filetype in KINDS else None, digest
+
+    def _is_as_sent(self, row: FileRow, mapping: Mapping) -> bool:
+        """Return whether the metadata now equals that of the digest, for whichever kind its fields were named."""
+        return any(self._sidecars.metadata_of(row.path, mapping, kind).digest == row.meta_digest for kind in KINDS)

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import structlog
 
+from assetsync.config.document.metadata import KINDS
 from assetsync.core.mapping import Plan
 from assetsync.core.names import printable
 from assetsync.core.sent_texts import UNKNOWN, Texts, differences
@@ -17,7 +18,7 @@ from assetsync.ledger.metadata_drift import SentUpload
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset
 from assetsync.sync.context import Context
-from assetsync.sync.intake.sidecars import Sidecars
+from assetsync.sync.intake.sidecars import FileMetadata, Sidecars
 
 log = structlog.get_logger(__name__)
 
@@ -37,13 +38,9 @@ class SentMetadata:
 
     def expect(self, rows: Sequence[FileRow]) -> Collection[str]:
         """Return the assets of these rows whose uploads are to be compared; compare them from now on."""
-        new = self._ledger.metadata_drift.to_compare([row for row in rows if row.assetid not in self._pending])
-        # Under the field names of another kind the metadata was not stored, and this is reported as drift already.
-        self._pending |= {
-            assetid: upload
-            for assetid, upload in new.items()
-            if not self._sidecars.misnames(upload.row.path, upload.row.filetype or "")
-        }
+        self._pending |= self._ledger.metadata_drift.to_compare(
+            [row for row in rows if row.assetid not in self._pending]
+        )
         return self._pending.keys()
 
     def look(self, assets: Iterable[Asset]) -> Iterator[Asset]:
@@ -72,19 +69,24 @@ class SentMetadata:
         parts = differences(upload.sent, shown, UNKNOWN)
         if parts:
             # Read the sidecars only now: nearly all uploads are as they were sent.
-            parts = differences(upload.sent, shown, self._known(upload))
+            parts = self._described(upload, shown)
         self._found[asset.id] = parts
 
-    def _known(self, upload: SentUpload) -> Texts:
-        """Return the texts that were sent, if the sidecars still give the metadata of the upload."""
-        position = self._plan.covers(upload.row.path)
-        if position is None:
-            return UNKNOWN
-        try:
-            now = self._sidecars.metadata_of(upload.row.path, self._plan.mappings.all[position])
-        except (SidecarError, TreeError):
-            return UNKNOWN
-        return now.texts if now.digest == upload.digest else UNKNOWN
+    def _described(self, upload: SentUpload, shown: Texts) -> list[str]:
+        """Return the differences, described by the texts that were sent if the sidecars still give them."""
+        row, position = upload.row, self._plan.covers(upload.row.path)
+        sent: FileMetadata | None = None
+        if position is not None:
+            mapping = self._plan.mappings.all[position]
+            try:
+                by_kind = {kind: self._sidecars.metadata_of(row.path, mapping, kind) for kind in KINDS}
+            except (SidecarError, TreeError):
+                by_kind = {}
+            sent = next((metadata for metadata in by_kind.values() if metadata.digest == upload.digest), None)
+            if sent is not None and by_kind.get(row.filetype or "", sent).fields != sent.fields:
+                # Under the field names of another kind the texts were not stored. This is reported as drift already.
+                return []
+        return differences(upload.sent, shown, UNKNOWN if sent is None else sent.texts)
 
 
 def _text(asset: Asset, name: str) -> str | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from assetsync.core.backoff import LONGEST, WELL_WITHIN
 from assetsync.core.doubt import MOST_NAMED, UNPROCESSED_PATIENCE
+from assetsync.core.kinds import PATIENCE, PAUSE
 from assetsync.core.names import printable
 from assetsync.core.settled import EMPTY, KEEPS_CHANGING, MOST_CUTS, rest_after, rested
 from assetsync.ledger.rows import FileRow
@@ -164,6 +165,19 @@ def _not_being_processed(facts: Facts) -> Decision | Gather | None:
     return Block("unprocessed", detail)
 
 
+def _of_known_kind(facts: Facts) -> Decision | Gather | None:
+    """Let a file wait while another one of its ending shows which kind it is, for the names of its metadata fields."""
+    if facts.kind is None:
+        return Gather(Fact.KIND)
+    if facts.kind.by is None:
+        return None
+    detail = (
+        f"waits for the answer to {printable(facts.kind.by)}, which shows the kind of files of this ending:"
+        f" {PATIENCE:.0f} s at most"
+    )
+    return Wait(facts.now + PAUSE, detail)
+
+
 def _there(facts: Facts) -> Decision | Gather | None:
     disk = facts.disk
     if disk is None:
@@ -301,6 +315,7 @@ _RULES: tuple[Callable[[Facts], Decision | Gather | None], ...] = (
     _mapped,
     _rested,
     _not_being_processed,
+    _of_known_kind,
     _there,
     _accepted_size,
     _read_whole,

@@ -19,6 +19,7 @@ class Fact(StrEnum):
 
     PAST_UPLOADS = "past uploads"
     LISTING = "listing"
+    KIND = "kind"
     DISK = "disk"
     CONTENT = "content"
     EQUAL = "equal"
@@ -36,6 +37,13 @@ class Listing:
     unprocessed: str | None = None
     since: float | None = None
     is_running: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KindShown:
+    """The file of the same ending whose upload is to show the kind, by its path; None if this file need not wait."""
+
+    by: bytes | None = None
 
 
 class Absent(Enum):
@@ -164,6 +172,7 @@ class Facts:
     settle: float
     past_uploads: Sequence[PastUpload] | None = None
     listing: Listing | None = None
+    kind: KindShown | None = None
     disk: FileStat | Absent | Unreadable | None = None
     content: Content | Changed | MayBeUploadOf | Unreadable | None = None
     equal: Equal | None = None

@@ -1,7 +1,7 @@
 """Gather the facts on a file that `decide` asks for: from the ledger, the tree, its sidecars and its folder's listing.
 
-Nothing is written, except what a listing of the folder records. The file stays open, so that the file which is sent is
-the file on which was decided.
+Nothing is written, except what a listing of the folder records, and which file of an ending goes first. The file stays
+open, so that the file which is sent is the file on which was decided.
 """
 
 import os
@@ -26,6 +26,7 @@ from assetsync.sync.upload.facts import (
     Content,
     Fact,
     Facts,
+    KindShown,
     MayBeUploadOf,
     NothingEqual,
     Rules,
@@ -33,6 +34,7 @@ from assetsync.sync.upload.facts import (
     Unreadable,
 )
 from assetsync.sync.upload.folder_listing import FolderListing
+from assetsync.sync.upload.kinds import Kinds
 from assetsync.tree.body import SMALL, FileBody, digest
 from assetsync.tree.safe_open import OpenFile, Tree, expect_resources
 
@@ -48,7 +50,8 @@ _AGAIN = 1.0
 class Ready:
     """A file that may be sent: the intent to commit first, the form, and the body over the open file.
 
-    `sidecar_changes` is the count of changes before the metadata was read.
+    `sidecar_changes` is the count of changes before the metadata was read. `depends_on_kind`: the names of some of its
+    fields depend on its kind.
     """
 
     row: FileRow
@@ -57,6 +60,7 @@ class Ready:
     body: FileBody
     file: OpenFile
     sidecar_changes: int
+    depends_on_kind: bool
 
 
 def facts_of(row: FileRow, mappings: Mappings, rules: Rules, now: float) -> Facts:
@@ -144,6 +148,7 @@ class Sources(NamedTuple):
     sidecars: Sidecars
     folder_listing: FolderListing
     dedupe: Dedupe
+    kinds: Kinds
     sidecar_states: SidecarStates
 
 
@@ -172,6 +177,8 @@ class Gathering:
                 case Fact.LISTING:
                     self._sources.folder_listing.ensure(row.destfolderid)
                     facts.listing = self._sources.folder_listing.shows_of(row)
+                case Fact.KIND:
+                    facts.kind = self._kind()
                 case Fact.DISK:
                     facts.disk = self._open()
                 case Fact.CONTENT:
@@ -199,7 +206,8 @@ class Gathering:
         sent = digests(metadata.texts)
         intent = Intent(row.id, row.destfolderid, name, boundary, row.stat, content.md5, metadata.digest, sent=sent)
         request = UploadRequest(row.destfolderid, name, boundary, metadata.fields, metadata.language, metadata.options)
-        return Ready(row, intent, request, self._body, self._opened(), self._sidecar_changes)
+        depends_on_kind = metadata.depends_on_kind
+        return Ready(row, intent, request, self._body, self._opened(), self._sidecar_changes, depends_on_kind)
 
     def close(self) -> None:
         """Close the file, if it was opened."""
@@ -209,6 +217,18 @@ class Gathering:
     def _opened(self) -> OpenFile:
         assert self._file is not None, "the file is opened before it is read"
         return self._file
+
+    def _kind(self) -> KindShown:
+        row, mapping, kinds = self._facts.row, self._facts.mapping, self._sources.kinds
+        assert mapping is not None, "a file without a mapping is not sent"
+        if kinds.is_settled(row.path):
+            return KindShown()
+        try:
+            depends_on_kind = self._sidecars.metadata_of(row.path, mapping).depends_on_kind
+        except (SidecarError, RootMissing):
+            # The facts that follow show it.
+            return KindShown()
+        return KindShown(kinds.first_before(row) if depends_on_kind else None)
 
     def _open(self) -> FileStat | Absent | Unreadable:
         row, mapping = self._facts.row, self._facts.mapping

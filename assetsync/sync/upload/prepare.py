@@ -7,6 +7,7 @@ result to `worker`.
 import structlog
 
 from assetsync.core.backoff import WELL_WITHIN
+from assetsync.core.kinds import guess_kind
 from assetsync.core.mapping import Mappings
 from assetsync.core.names import printable
 from assetsync.errors import ReadStopped, SidecarError
@@ -20,6 +21,7 @@ from assetsync.sync.upload.dedupe import Dedupe
 from assetsync.sync.upload.facts import Facts, Rules
 from assetsync.sync.upload.folder_listing import FolderListing
 from assetsync.sync.upload.gather import Gathering, Ready, SidecarStates, Sources, facts_of
+from assetsync.sync.upload.kinds import Kinds
 
 log = structlog.get_logger(__name__)
 
@@ -34,6 +36,8 @@ class Preparer:
         sidecars: Sidecars,
         folder_listing: FolderListing,
         rules: Rules,
+        *,
+        kinds: Kinds,
     ) -> None:
         self._context = context
         self._ledger = context.ledger
@@ -44,7 +48,7 @@ class Preparer:
         self._rules = rules
         self.dedupe = Dedupe(context, folder_listing)
         sidecar_states = SidecarStates(context.tree, context.clock, sidecars, rules.settle)
-        self._sources = Sources(context, sidecars, folder_listing, self.dedupe, sidecar_states)
+        self._sources = Sources(context, sidecars, folder_listing, self.dedupe, kinds, sidecar_states)
 
     def is_listed(self, destfolderid: str) -> bool:
         """Return whether a file can be prepared for the folder without a listing before."""
@@ -109,9 +113,12 @@ class Preparer:
                 bound.info("gone before it was sent")
 
     def _metadata_digest(self, row: FileRow, mapping: Mapping | None) -> str:
-        """Return the metadata digest of a file that needs no upload; "" if its metadata cannot be read."""
+        """Return the metadata digest of a file that needs no upload; "" if its metadata cannot be read.
+
+        No field is sent, so that the kind only has to stay the same: what is learned later must be no drift.
+        """
         try:
-            return "" if mapping is None else self._sidecars.metadata_of(row.path, mapping).digest
+            return "" if mapping is None else self._sidecars.metadata_of(row.path, mapping, guess_kind(row.path)).digest
         except SidecarError as error:
             log.warning("metadata cannot be read", path=printable(row.path), detail=str(error))
             return ""

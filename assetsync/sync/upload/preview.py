@@ -12,7 +12,17 @@ from assetsync.ledger.rows import FileRow
 from assetsync.model import Clock, FileStat, Mapping
 from assetsync.sync.intake.sidecars import Sidecars
 from assetsync.sync.upload.decide import Decision, Gather, decide
-from assetsync.sync.upload.facts import Absent, Content, Fact, Facts, Listing, NothingEqual, Rules, Unreadable
+from assetsync.sync.upload.facts import (
+    Absent,
+    Content,
+    Fact,
+    Facts,
+    KindShown,
+    Listing,
+    NothingEqual,
+    Rules,
+    Unreadable,
+)
 from assetsync.sync.upload.gather import SidecarStates, absent_at, facts_of
 from assetsync.tree.safe_open import Tree
 
@@ -55,6 +65,9 @@ class Preview:
                     facts.past_uploads = self._ledger.queue.uploads_of(row)
                 case Fact.LISTING:
                     facts.listing = Listing()
+                case Fact.KIND:
+                    # Only the process that sends knows which file goes first.
+                    facts.kind = KindShown()
                 case Fact.DISK:
                     facts.disk = self._look(row, mapping)
                 case Fact.CONTENT:

@@ -88,6 +88,11 @@ class UploadQueue:
             if row.folded_name in map(_FOLDED_NAME, self._newest):
                 self._put_back()
 
+    def is_leased(self, file_id: int) -> bool:
+        """Return whether a worker has the row."""
+        with self._lock:
+            return file_id in self._leased
+
     def busy_folders(self) -> set[str]:
         """Return the destination folders of the leased rows."""
         with self._lock:
@@ -225,9 +230,14 @@ class Selection:
         doubt_limit: DoubtLimit,
         being_listed: Callable[[], Collection[str]],
         *,
+        has_waiting: Callable[[], bool],
         may_send: Callable[[], bool],
     ) -> None:
-        """Start with the oldest file; `being_listed` returns the folders that receive no files now."""
+        """Start with the oldest file; `being_listed` returns the folders that receive no files now.
+
+        `has_waiting` returns whether files wait that are due within a moment.
+        """
+        self._has_waiting = has_waiting
         self._queue = upload_queue
         self._circuit_breaker = circuit_breaker
         self._doubt_limit = doubt_limit
@@ -322,5 +332,6 @@ class Selection:
         return self._doubt_limit.is_full()
 
     def is_idle(self) -> bool:
-        """Return whether no file is taken and no file is due that may be taken now."""
-        return self._queue.idle(*self._doubt_limit.oldest_and_newest(self._being_listed(), anew=True))
+        """Return whether no file is taken and none is due that may be taken now, or will be within a moment."""
+        choices = self._doubt_limit.oldest_and_newest(self._being_listed(), anew=True)
+        return not self._has_waiting() and self._queue.idle(*choices)

@@ -17,6 +17,7 @@ from assetsync.model import Answer, Fault, Outcome, Sent, SentExtent, State
 from assetsync.sync.context import Context
 from assetsync.sync.upload.circuit_breaker import CircuitBreaker
 from assetsync.sync.upload.gather import Ready
+from assetsync.sync.upload.kinds import Kinds
 from assetsync.sync.upload.queue import Selection
 
 log = structlog.get_logger(__name__)
@@ -52,11 +53,12 @@ class Result:
 class ResultRecorder:
     """Recorder of all uploads. Its methods may block, except `note_answer`, `submit` and `recorded`."""
 
-    def __init__(self, context: Context, circuit_breaker: CircuitBreaker, selection: Selection) -> None:
+    def __init__(self, context: Context, circuit_breaker: CircuitBreaker, selection: Selection, kinds: Kinds) -> None:
         self._ledger = context.ledger
         self._clock = context.clock
         self._circuit_breaker = circuit_breaker
         self._selection = selection
+        self._kinds = kinds
         self._progress = context.progress
         self._meter = context.meter
         self._chance = context.chance.random
@@ -191,6 +193,11 @@ class ResultRecorder:
         else:
             self._progress.uploaded(row.size)
             self._selection.accepted(row)
+            kind = self._kinds.of(row.path)
+            self._kinds.answered(row.path, result.sent.outcome.filetype, depends_on_kind=result.ready.depends_on_kind)
+            if self._kinds.of(row.path) != kind:
+                # Files that were prepared ahead have fields for the old kind.
+                self._selection.forget()
             log.info("uploaded", path=printable(row.path), attempt=attempt, assetid=assetid, size=row.size)
 
     def _unsent(self, result: Result, now: float) -> None:

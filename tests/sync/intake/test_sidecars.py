@@ -220,7 +220,9 @@ def test_sidecar_of_settling_file_is_no_stray(make_world, clock):
     assert orphan_sidecars(world) == (0, "")
 
 
-def test_root_lost_before_sidecar_keeps_queue(world, monkeypatch):
+def test_root_lost_before_sidecar_keeps_queue(make_world, monkeypatch):
+    # With a configured kind, no sidecar is read before.
+    world = make_world(service={"kinds": {"jpg": "img"}})
     world.write("a.jpg")
     world.scan()
     away = world.root.with_name("away")

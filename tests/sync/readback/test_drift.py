@@ -503,7 +503,8 @@ def test_ignored_adoption_is_read_when_back(taken_over):
 
 
 def test_sidecar_during_adoption_is_drift(make_world, monkeypatch):
-    world = make_world()
+    # With a configured kind, no sidecar is read before.
+    world = make_world(service={"kinds": {"jpg": "img"}})
     world.write("a.jpg", b"a")
     world.service.put(b"a", "a.jpg")
 
@@ -541,7 +542,7 @@ def test_sidecar_gone_between_scans_is_drift(make_world, name):
 
 
 def test_sidecar_gone_while_read_is_drift(make_world, monkeypatch):
-    world = make_world()
+    world = make_world(service={"kinds": {"jpg": "img"}})
     world.write("a.jpg", b"a")
     world.scan()
     sidecar = world.write("a.jpg.yaml", b"description: for a moment")

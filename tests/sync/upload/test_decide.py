@@ -21,6 +21,7 @@ from assetsync.sync.upload.facts import (
     EqualVersion,
     Fact,
     Facts,
+    KindShown,
     ListedAgain,
     Listing,
     MayBeAnothers,
@@ -60,8 +61,8 @@ def metadata(*, has_own: bool = False, own_is_empty: bool = False) -> FileMetada
 
 OTHER = row_of(id=2, path=b"photos/b.jpg")
 ALL = Facts(
-    row_of(), RULES, NOW, MAPPING, 5.0, past_uploads=(), listing=Listing(), disk=STAT, content=Content(MD5),
-    equal=NothingEqual(), sidecars=SidecarState(metadata()),
+    row_of(), RULES, NOW, MAPPING, 5.0, past_uploads=(), listing=Listing(), kind=KindShown(), disk=STAT,
+    content=Content(MD5), equal=NothingEqual(), sidecars=SidecarState(metadata()),
 )  # fmt: skip
 CUTS = [PastUpload(NOW - 30 + number, is_cut=True) for number in range(3)]
 LONG_AGO, JUST_NOW = NOW - 25 * HOUR, NOW - HOUR
@@ -76,6 +77,7 @@ def test_file_with_all_facts_in_order_is_sent():
     [
         ({"past_uploads": None}, Fact.PAST_UPLOADS),
         ({"listing": None}, Fact.LISTING),
+        ({"kind": None}, Fact.KIND),
         ({"disk": None}, Fact.DISK),
         ({"content": None}, Fact.CONTENT),
         ({"equal": None}, Fact.EQUAL),
@@ -90,7 +92,7 @@ def test_missing_fact_is_asked_for(known, needed):
 
 def test_facts_are_asked_for_by_cost():
     facts, asked = Facts(row_of(), RULES, NOW, MAPPING, 5.0), []
-    names = ("past_uploads", "listing", "disk", "content", "equal", "sidecars")
+    names = ("past_uploads", "listing", "kind", "disk", "content", "equal", "sidecars")
     while isinstance(decision := decide(facts), Gather):
         name = names[len(asked)]
         asked.append(decision.fact)
@@ -105,6 +107,7 @@ def test_facts_are_asked_for_by_cost():
         ({"mapping": Mapping(b"photos", "F2")}, 60, "its mapping has changed"),
         ({"listing": Listing(is_running=True)}, 60, "waits until its folder"),
         ({"listing": Listing("A1", JUST_NOW)}, 60, "the service still works on A1"),
+        ({"kind": KindShown(b"photos/b.jpg")}, 2, "waits for the answer to photos/b.jpg, which shows the kind"),
         ({"disk": Absent.FOLDER}, 60, "nor is anything else in its mapped folder"),
         ({"content": MayBeUploadOf(OTHER)}, 5, "may be what was being uploaded as photos/b.jpg"),
         ({"equal": MayBeUploadOf(OTHER)}, 5, "an equal asset may be what was uploaded as photos/b.jpg"),
