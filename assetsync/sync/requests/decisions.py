@@ -143,14 +143,16 @@ class SettleDrift(OperatorRequest):
 
     def check(self, ledger: Ledger) -> None:
         """See `OperatorRequest`."""
-        drift = ledger.metadata_drift
         for path in self.paths:
             where = printable(path) or "the site"
-            if self.adopted and next(drift.adopted(path), None) is None:
+            has_adopted = next(ledger.metadata_drift.adopted(path), None) is not None
+            if self.adopted and not has_adopted:
                 hint = "`assetsync drift list --adopted` lists those that do"
                 raise UsageError(f"no adopted asset differs from its sidecars in {where}", hint=hint)
-            if not self.adopted and next(drift.drifted(path), None) is None:
-                raise UsageError(f"nothing has drifted of {where}", hint="`assetsync drift list` lists what has")
+            if not self.adopted and next(ledger.metadata_drift.drifted(path), None) is None:
+                hint = "`assetsync drift list` lists what has"
+                hint += "; --adopted settles its adopted assets" if has_adopted else ""
+                raise UsageError(f"nothing has drifted of {where}", hint=hint)
 
     def run(self, ledger: Ledger, _service: Service, _now: float) -> str:
         """See `OperatorRequest`."""

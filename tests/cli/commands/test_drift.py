@@ -154,7 +154,7 @@ def test_status_counts_adopted_differences(adopted):
 
 def test_adopted_differences_are_settled_apart(adopted):
     refused = adopted.run("drift settle", ".")
-    assert (refused.code, "nothing has drifted" in refused.err) == (2, True)
+    assert (refused.code, "--adopted settles its adopted assets" in refused.err) == (2, True)
     assert adopted.run("drift settle", "--adopted", "photos/2026").out == "1 settled\n"
     assert listed(adopted).keys() == {"photos/a.jpg"}
     refused = adopted.run("drift settle", "--adopted", "photos/2026")
