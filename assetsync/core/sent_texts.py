@@ -1,4 +1,4 @@
-"""Compare the description and keywords that were sent with those that the service shows.
+"""Compare the description and keywords that were sent, or that sidecars give, with those that the service shows.
 
 Pure. A ledger keeps no text, only a digest of each field that was sent. So a difference can be named precisely only if
 the text is known from the sidecars; reading these is left to `sync.readback.sent_metadata`.
@@ -32,29 +32,35 @@ NOT_COMPARED = SentTexts()
 
 UNKNOWN = Texts()
 
+AS_SENT = Texts("other than was sent", "others than were sent")
+"""Words for a field that differs from what was sent."""
+
+IN_SIDECARS = Texts("other than in the sidecars", "others than in the sidecars")
+"""Words for a field that differs from what the sidecars give."""
+
 
 def digests(texts: Texts) -> SentTexts:
     """Return the digests of texts that are sent; an empty text is not sent."""
     return SentTexts(*(_digest(name, text) if text else None for name, text in texts._asdict().items()))
 
 
-def differences(sent: SentTexts, shown: Texts, known: Texts) -> list[str]:
+def differences(sent: SentTexts, shown: Texts, known: Texts, others: Texts = AS_SENT) -> list[str]:
     """Return what the service shows in place of what was sent, in words; `known` holds the sent texts, if known.
 
-    White space is folded, and the order of keywords does not matter. A character outside ISO-8859-1 equals `?`, because
-    the service shows it so (observed). A field that the answer does not have is not compared.
+    `others` holds the words for a field that is neither empty nor cut. White space is folded, and the order of
+    keywords does not matter. A character outside ISO-8859-1 equals `?`, because the service shows it so (observed). A
+    field that the answer does not have is not compared.
     """
     found = []
     for name, digest in sent._asdict().items():
         text: str | None = getattr(shown, name)
         if digest is None or text is None or _digest(name, text) == digest:
             continue
-        found.append(f"{_NAMED[name]} {_difference(_folded(text), getattr(known, name)) or _OTHER[name]}")
+        found.append(f"{_NAMED[name]} {_difference(_folded(text), getattr(known, name)) or getattr(others, name)}")
     return found
 
 
 _NAMED = {"description": "the description is", "keywords": "the keywords are"}
-_OTHER = {"description": "other than was sent", "keywords": "others than were sent"}
 
 
 def _difference(shown: str, sent: str | None) -> str | None:

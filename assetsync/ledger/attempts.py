@@ -286,7 +286,8 @@ def _dispute(conn: sqlite3.Connection, file_id: int, now: float) -> None:
     if conn.execute("SELECT state FROM files WHERE id = ?", (file_id,)).fetchone()[0] == State.IN_DOUBT:
         # The row was in doubt already (unseen): its look-ups continue without the id.
         conn.execute(
-            "UPDATE files SET assetid = NULL, id_from = NULL, asset_folder = NULL, detail = ? WHERE id = ?",
+            "UPDATE files SET assetid = NULL, id_from = NULL, asset_folder = NULL, adopted_differs = NULL, detail = ?"
+            " WHERE id = ?",
             (detail, file_id),
         )
         return

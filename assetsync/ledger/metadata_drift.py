@@ -45,6 +45,14 @@ COUNT_REPORTED = (
 )
 """SQL statement that counts the files that `reported` finds; most of it needs an index alone."""
 
+ADOPTED = "adopted"
+"""The word for an adopted asset with other metadata than the sidecars, which is no drift."""
+
+_ADOPTED_DIFFERS = "adopted_differs IS NOT NULL AND wanted = 'yes'"
+
+COUNT_ADOPTED = f"SELECT COUNT(*) FROM files WHERE {_ADOPTED_DIFFERS}"
+"""SQL statement that counts the files that `MetadataDrift.adopted` finds; it needs an index alone."""
+
 
 def reported(limit: str, more: str = "") -> str:
     """Return the SQL condition for the first files with drift, or with other metadata than was sent.
@@ -64,6 +72,11 @@ def drift_of(row: FileRow) -> str | None:
         return None
     drift = None if row.drift in NOT_REPORTED else row.drift
     return "; ".join(filter(None, (drift, row.not_as_sent))) or None
+
+
+def adopted_difference_of(row: FileRow) -> str | None:
+    """Return how the metadata of an adopted asset differs from the sidecars; None of a version of history."""
+    return row.adopted_differs if row.wanted is Wanted.YES else None
 
 
 def reason_of(row: FileRow) -> str:
@@ -198,6 +211,22 @@ class MetadataDrift:
         """Record an operator's word that the service now has the metadata that was sent; return the number settled."""
         sql = "UPDATE files SET not_as_sent = NULL WHERE id = ? AND not_as_sent = ?"
         return self._store.change_each(sql, [(row.id, row.not_as_sent) for row in rows])
+
+    def adopted(self, path: bytes = b"") -> Iterator[FileRow]:
+        """Yield the adopted files with other metadata than the sidecars; `path` limits them as in `drifted`."""
+        sql = (
+            f"SELECT {FILE_COLUMNS} FROM files WHERE {_ADOPTED_DIFFERS}"
+            " AND (path = ?1 OR path >= ?2 AND path < ?3) AND id > ?4 ORDER BY id LIMIT ?5"
+        )
+        return map(file_row, self._store.pages(sql, "id", (0,), path, *below(path)))
+
+    def settle_adopted(self, rows: Iterable[FileRow]) -> int:
+        """Record an operator's word that the metadata of adopted assets is as it should be; return the number settled.
+
+        Versions that were compared again meanwhile are left out.
+        """
+        sql = "UPDATE files SET adopted_differs = NULL WHERE id = ? AND adopted_differs = ?"
+        return self._store.change_each(sql, [(row.id, row.adopted_differs) for row in rows])
 
     def lies_in(self, file_id: int, folder: str) -> bool:
         """Return whether a version's asset was last seen in that folder of the service, wherever it was sent."""

@@ -17,7 +17,7 @@ from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
 from assetsync.ledger.equal_content import OWNED
 from assetsync.ledger.file.database import ANY_OF, Database, below, open_beside
 from assetsync.ledger.folders import HELD, PASSING, UNLISTED, Hold
-from assetsync.ledger.metadata_drift import COUNT_REPORTED, ELSEWHERE, reported
+from assetsync.ledger.metadata_drift import COUNT_ADOPTED, COUNT_REPORTED, ELSEWHERE, reported
 from assetsync.ledger.rows import FILE_COLUMNS, THEIRS, FileRow, file_row, files_where
 from assetsync.ledger.runs import HourlyStats, Runs
 from assetsync.model import State, Wanted
@@ -259,6 +259,10 @@ class Reports:
     def count_drifted(self) -> int:
         """Return the number of files that `drifted` returns without a limit."""
         return int(self._store.value(COUNT_REPORTED))
+
+    def count_adopted(self) -> int:
+        """Return the number of adopted files whose metadata in the service differs from the sidecars."""
+        return int(self._store.value(COUNT_ADOPTED))
 
     def holds(self, now: float) -> dict[str, Hold]:
         """Return the folders that are held, and how; a folder that cannot be listed only if `unlisted` has it."""

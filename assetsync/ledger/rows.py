@@ -61,6 +61,7 @@ class FileRow(NamedTuple):
     unprocessed_looks: int | None
     unprocessed_last: float | None
     not_as_sent: str | None
+    adopted_differs: str | None
 
     @classmethod
     def unsaved(cls, path: bytes, stat: FileStat, destfolderid: str, now: float) -> "FileRow":
@@ -260,6 +261,9 @@ def move(
     columns = {"state": after, "wanted": wanted, "rested_at": (row["rested_at"] or now) if resting else None} | changes
     # SQLite updates the indexes of every column named here, changed or not. The state is always named.
     columns = {name: value for name, value in columns.items() if name == "state" or value != row[name]}
+    if row["assetid"] not in (None, changes.get("assetid", row["assetid"])):
+        # It compares the sidecars with the asset that the row had.
+        columns["adopted_differs"] = None
     assignments = ", ".join(f"{name} = ?" for name in columns)
     done = conn.execute(
         f"UPDATE files SET {assignments} WHERE id = ? AND state = ?",

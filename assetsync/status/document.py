@@ -67,6 +67,7 @@ def as_object(status: SiteStatus) -> dict[str, Any]:
         "doubts": [_file(row) | {"help": runnable("assetsync doubt list")} for row in status.doubts],
         "drift": [Finding.of(row, reason_of(row), drift_of(row)).as_object() for row in status.drifted],
         "drift_count": status.drift_count,
+        "adopted_differing": status.adopted_differing,
         "index_stopped": status.index_stopped,
         "wrong_address": status.wrong_address,
         "without_room": status.without_room,

@@ -220,6 +220,7 @@ def _said(status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
         "doubts": [_named(row, row.detail or row.reason) for row in status.doubts],
         "more_doubts": max(0, status.in_doubt - len(status.doubts)),
         "drift": [_named(row, drift_of(row)) for row in status.drifted],
+        "adopted_differing": None if not status.adopted_differing else files(status.adopted_differing),
         "more_drift": max(0, status.drift_count - len(status.drifted)),
         "oldest": None
         if oldest is None

@@ -252,6 +252,15 @@ def orphan_sidecars(status: SiteStatus) -> Iterator[str]:
         yield f"sidecars without a matching file: {scan.first_stray}{others}: assetsync check lists them"
 
 
+def adopted_differing(status: SiteStatus) -> Iterator[str]:
+    """Yield a line about adopted files with other metadata in the service than in the sidecars, if there are any."""
+    if status.adopted_differing:
+        yield (
+            f"adopted with other metadata than in the sidecars: {files(status.adopted_differing)}:"
+            " assetsync drift list --adopted lists them"
+        )
+
+
 def vanished(status: SiteStatus) -> Iterator[str]:
     """Yield the files that vanished from the tree in the last week: how many, when, where, and the first of them."""
     if status.vanished:

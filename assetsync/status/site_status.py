@@ -86,7 +86,8 @@ class SiteStatus:
     whether the daemon's schedule reads stored files back. `refused`: the new configuration that the running process
     rejected. `vanished`: the scans of the last week that found files gone, the newest last. `blocked_groups`: blocked
     files by reason, each group with its first files; only the page has them. `wrong_address`:
-    why the address for uploads is not the service's. Times are in seconds since the epoch.
+    why the address for uploads is not the service's. `adopted_differing`: how many adopted files have other metadata in
+    the service than in the sidecars. Times are in seconds since the epoch.
     """
 
     site: str
@@ -117,6 +118,7 @@ class SiteStatus:
     blocked_groups: tuple[BlockedGroup, ...] = ()
     held_up: HeldUp | None = None
     wrong_address: str | None = None
+    adopted_differing: int = 0
 
     @property
     def vanished_lately(self) -> Vanished | None:
@@ -219,6 +221,7 @@ def read_status(config: SiteConfig, ledger: LedgerView, now: float, *, running: 
         vanished=ledger.runs.vanished(now),
         held_up=ledger.runs.held_up_at_hand() if running and counts.of(State.QUEUED) else None,
         wrong_address=wrong_address(config, ledger),
+        adopted_differing=reports.count_adopted(),
     )
 
 

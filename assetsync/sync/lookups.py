@@ -6,7 +6,7 @@ of our assets, some of those read back from it are searched for in all folders. 
 to `ledger.assets`, and what a found asset means to the callers.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import structlog
@@ -31,11 +31,16 @@ def names_of(ledger: Ledger, row: FileRow) -> set[str]:
     return sent | {sent_name(row.path.rpartition(b"/")[2])}
 
 
-def by_id(service: Service, ids: Sequence[str]) -> dict[str, Asset]:
-    """Return the assets that the index shows for these ids in any folder, without columns. Raise ServiceError."""
+def by_id(
+    service: Service, ids: Sequence[str], look: Callable[[Iterable[Asset]], Iterable[Asset]] = iter
+) -> dict[str, Asset]:
+    """Return the assets that the index shows for these ids in any folder, without columns. Raise ServiceError.
+
+    `look` passes the assets on with their columns.
+    """
     # maxrows counts per kind, and an asset may come twice (observed).
     with service.search(SearchRequest(searchfor=ids_query(ids), maxrows=2 * len(ids))) as assets:
-        return of_ids(assets, set(ids))
+        return of_ids(look(assets), set(ids))
 
 
 def of_ids(assets: Iterable[Asset], ids: Collection[str]) -> dict[str, Asset]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assetsync.core.sent_texts import UNKNOWN, SentTexts, Texts, differences, digests
+from assetsync.core.sent_texts import IN_SIDECARS, UNKNOWN, SentTexts, Texts, differences, digests
 
 
 def _compared(sent: Texts, shown: Texts, known: Texts | None = None) -> list[str]:
@@ -47,6 +47,15 @@ def test_difference_is_named(sent, shown, found):
 def test_cut_of_an_unknown_text_is_only_different():
     assert _compared(Texts("The old harbour"), Texts("The old", ""), UNKNOWN) == [
         "the description is other than was sent"
+    ]
+
+
+def test_difference_from_sidecars_has_its_words():
+    given = Texts("The old harbour", "sea,dawn")
+    shown = Texts("A pier", "sky"), Texts("The old", "")
+    assert [differences(digests(given), each, given, IN_SIDECARS) for each in shown] == [
+        ["the description is other than in the sidecars", "the keywords are others than in the sidecars"],
+        ["the description is cut after 7 characters", "the keywords are empty"],
     ]
 
 

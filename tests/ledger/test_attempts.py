@@ -95,6 +95,19 @@ def test_unsent_adopter_losing_id_is_queued(book):
     assert (again.state, again.assetid) == (State.QUEUED, None)
 
 
+@pytest.mark.parametrize("is_doubted", [False, True])
+def test_lost_asset_ends_its_difference(book, is_doubted):
+    adopter = book.queue(b"adopter")
+    book.lose(adopter)
+    book.ledger.repair.resolve_as_asset(adopter, _asset("A"), NOW)
+    book.ledger.assets.apply_all([(book.row(b"adopter"), None, {"adopted_differs": "it differs"})], NOW)
+    if is_doubted:
+        book.ledger.assets.unseen(book.row(b"adopter"), "not shown", NOW)
+    assert [row.path for row in book.ledger.metadata_drift.adopted()] == [b"adopter"]
+    book.accept(book.queue(b"mine"), "A")
+    assert (book.row(b"adopter").assetid, book.row(b"adopter").adopted_differs) == (None, None)
+
+
 def test_doubted_adopter_goes_on_without_id(book):
     adopter = book.queue(b"adopter")
     book.lose(adopter)

@@ -14,7 +14,16 @@ from assetsync.ledger.rows import apply
 from assetsync.ledger.runs import HeldUp, LastScan, Pause, Run, Unsettled
 from assetsync.model import State
 from assetsync.status.document import as_object
-from assetsync.status.sentences import is_command, leftovers, next_step, no_room, scanned, verdict, waiting
+from assetsync.status.sentences import (
+    adopted_differing,
+    is_command,
+    leftovers,
+    next_step,
+    no_room,
+    scanned,
+    verdict,
+    waiting,
+)
 from assetsync.status.site_status import Level, read_status
 
 STOPPED = "Stopped by uploads in doubt for 4 min (the next can be decided in 1 min); 1 pending."
@@ -392,6 +401,33 @@ def test_drift_is_sampled_and_counted_in_full(shown):
     assert (len(said["drift"]), said["drift_count"]) == (20, 25)
     assert "And 5 more." in shown.get("/").body.decode()
     assert b'assetsync_metadata_drift{site="test"} 25.0' in shown.get("/metrics").body
+
+
+def test_adopted_differences_are_one_line(shown):
+    world = shown.world
+    world.write("_folder.yaml", b"description: here")
+    for number in range(1200):
+        world.service.put(b"%d" % number, f"{number}")
+        world.write(f"{number}", b"%d" % number)
+    world.scan_and_send()
+    world.live(200)
+    found = shown.status()
+    assert (found.adopted_differing, found.drift_count, found.in_sync) == (1200, 0, True)
+    assert [line for line in leftovers(found) if "metadata" in line] == []
+    (line,) = adopted_differing(found)
+    assert line == (
+        "adopted with other metadata than in the sidecars: 1,200 files: assetsync drift list --adopted lists them"
+    )
+    assert as_object(found)["adopted_differing"] == 1200
+    page = shown.get("/").body.decode()
+    assert "Adopted with other metadata than in the sidecars: 1,200 files." in page
+    assert "assetsync drift list --adopted" in page
+
+
+def test_nothing_adopted_is_no_line(shown):
+    verified(shown.world)
+    assert [*adopted_differing(shown.status())] == []
+    assert "Adopted with" not in shown.get("/").body.decode()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from assetsync.config import SiteConfig, mappings
 from assetsync.core.mapping import Mappings
 from assetsync.errors import SidecarError, TreeError, UsageError
 from assetsync.ledger.ledger import read_ledger
-from assetsync.ledger.metadata_drift import drift_of, reason_of
+from assetsync.ledger.metadata_drift import ADOPTED, drift_of, reason_of
 from assetsync.ledger.reports import Finding
 from assetsync.ledger.rows import FileRow
 from assetsync.parts import make_tree
@@ -38,19 +38,29 @@ def command() -> None:
     """
 
 
+_with_adopted = click.option(
+    "--adopted", is_flag=True, help="Adopted assets whose metadata differs from the sidecars, in place of drift."
+)
+
+
 @command.command("list")
 @with_config
 @with_limit
 @with_json("Print one object a line.")
+@_with_adopted
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-def list_drift(config: SiteConfig, paths: tuple[str, ...], *, limit: int, as_json: bool) -> None:
+def list_drift(config: SiteConfig, paths: tuple[str, ...], *, limit: int, as_json: bool, adopted: bool) -> None:
     """List the files whose metadata, or folder, differs from the service, with the metadata of their sidecars.
 
     With PATH, list only this file, or the files below this folder. PATH is relative to the root, or absolute.
 
+    An adopted asset was in the service already, and nothing was sent for it. Its metadata is compared once with the
+    sidecars. A difference is no drift: --adopted lists it.
+
     \b
     Examples:
       assetsync drift list --config hq.yaml
+      assetsync drift list --config hq.yaml --adopted photos/2019
       assetsync drift list --config hq.yaml --json photos | jq -r '[.assetid, .metadata.img_keywords] | @tsv'
     """
     known = Mappings(mappings(config))
@@ -59,14 +69,18 @@ def list_drift(config: SiteConfig, paths: tuple[str, ...], *, limit: int, as_jso
         table, custom_fields = config.service.metadata_fields.table(), config.service.custom_fields
         sidecars = Sidecars(make_tree(config), SystemClock(), table, custom_fields, kind_of=kinds.of)
         tops = topmost(known_folders(config, paths)) or [b""]
-        rows = (row for path in tops for row in ledger.metadata_drift.drifted(path))
-        for row in first_of(rows, limit, as_json=as_json, empty="nothing has drifted"):
-            fields = _fields(known, sidecars, row)
+        found = ledger.metadata_drift.adopted if adopted else ledger.metadata_drift.drifted
+        rows = (row for path in tops for row in found(path))
+        empty = "no adopted asset differs from its sidecars" if adopted else "nothing has drifted"
+        for row in first_of(rows, limit, as_json=as_json, empty=empty):
+            reason, detail = (ADOPTED, row.adopted_differs) if adopted else (reason_of(row), drift_of(row))
+            has_values = adopted or row.metadata_differs or row.not_as_sent is not None
+            fields = _fields(known, sidecars, row) if has_values else None
             if as_json:
-                finding = Finding.of(row, reason_of(row), drift_of(row))
-                write_json(finding.as_object() | {"drift": drift_of(row), "metadata": fields})
+                finding = Finding.of(row, reason, detail)
+                write_json(finding.as_object() | {"drift": detail, "metadata": fields})
                 continue
-            write_parts(f"{printable(row.path)}:", printable(drift_of(row) or ""), between=" ")
+            write_parts(f"{printable(row.path)}:", printable(detail or ""), between=" ")
             folder = row.asset_folder or row.destfolderid
             write_parts(f"    asset {row.assetid or '-'}", f"in folder {folder}", between=" ")
             for name, value in (fields or {}).items():
@@ -76,8 +90,9 @@ def list_drift(config: SiteConfig, paths: tuple[str, ...], *, limit: int, as_jso
 @command.command("settle")
 @with_config
 @with_json("Print one object: done, request, message.")
+@_with_adopted
 @click.argument("paths", nargs=-1, metavar="PATH...")
-def settle(config: SiteConfig, paths: tuple[str, ...], *, as_json: bool) -> None:
+def settle(config: SiteConfig, paths: tuple[str, ...], *, as_json: bool, adopted: bool) -> None:
     """Record that the differences of these files are settled: the values are set, or an asset may stay where it is.
 
     PATH is a file, or a folder for all files below it (`.` for the root). It is relative to the root, or absolute.
@@ -87,17 +102,18 @@ def settle(config: SiteConfig, paths: tuple[str, ...], *, as_json: bool) -> None
     Examples:
       assetsync drift settle --config hq.yaml photos/harbour.jpg
       assetsync drift settle --config hq.yaml photos/2026
+      assetsync drift settle --config hq.yaml --adopted .
     """
     if not paths:
         raise UsageError("drift settle needs the paths of files or folders", hint="`assetsync drift list` names them")
     tops = topmost(known_folders(config, paths))
-    act(config, SettleDrift(tuple(tops)), as_json=as_json)
+    act(config, SettleDrift(tuple(tops), adopted), as_json=as_json)
 
 
 def _fields(known: Mappings, sidecars: Sidecars, row: FileRow) -> dict[str, str] | None:
-    """Return the fields that the sidecars give to a file now; None if they did not drift or cannot be read."""
+    """Return the fields that the sidecars give to a file now; None if they cannot be read."""
     position = known.for_directory(row.path.rpartition(b"/")[0])
-    if position is None or not (row.metadata_differs or row.not_as_sent):
+    if position is None:
         return None
     try:
         return dict(sidecars.metadata_of(row.path, known.all[position], row.filetype).fields)

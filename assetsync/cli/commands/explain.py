@@ -11,7 +11,7 @@ from assetsync.cli.output import write_data, write_json, write_parts
 from assetsync.cli.path_state import PathState, Version, read_path_state
 from assetsync.config import SiteConfig
 from assetsync.errors import UnknownPath
-from assetsync.ledger.metadata_drift import drift_of
+from assetsync.ledger.metadata_drift import adopted_difference_of, drift_of
 from assetsync.ledger.rows import AttemptRow
 from assetsync.model import SentExtent, State, Wanted
 from assetsync.status.document import brake_object, hold_object
@@ -168,9 +168,8 @@ def _version(state: PathState, version: Version, config: SiteConfig) -> Iterator
         yield (f"    why: {runnable(printable(error))}",)
     elif row.detail is not None and row.state is State.STORED:
         yield (f"    {runnable(printable(row.detail))}",)
-    drift = drift_of(row)
-    if drift is not None:
-        yield (f"    metadata: {printable(drift)}",)
+    for difference in filter(None, (drift_of(row), adopted_difference_of(row))):
+        yield (f"    metadata: {printable(difference)}",)
     for attempt in version.attempts:
         first, *more = _attempt_line(attempt)
         yield f"    {first}", *more

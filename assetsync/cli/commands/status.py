@@ -22,6 +22,7 @@ from assetsync.ledger.file.database import holder_of
 from assetsync.ledger.reports import view_ledger
 from assetsync.status.document import as_object
 from assetsync.status.sentences import (
+    adopted_differing,
     counted,
     held_by_doubts,
     leftovers,
@@ -114,6 +115,7 @@ def _lines(look: _Look) -> Iterator[str]:
     yield from no_room(status)
     yield from missing_folders(status.missing_folders)
     yield from orphan_sidecars(status)
+    yield from adopted_differing(status)
     yield from unsettled(status)
     yield from leftovers(status)
     if look.unseen is not None:

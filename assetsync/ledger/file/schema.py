@@ -489,6 +489,19 @@ def m022_not_as_sent(db: sqlite_utils.Database) -> None:
         db.execute(statement)
 
 
+_ADOPTED_DIFFERS = """
+ALTER TABLE files ADD COLUMN adopted_differs TEXT;  -- how the metadata of its adopted asset differs from the sidecars
+CREATE INDEX files_adopted_differs ON files (wanted) WHERE adopted_differs IS NOT NULL;
+"""
+
+
+@migrations()
+def m023_adopted_differs(db: sqlite_utils.Database) -> None:
+    """Record adopted assets with other metadata than the sidecars; assets that were read back before are left out."""
+    for statement in statements(_ADOPTED_DIFFERS):
+        db.execute(statement)
+
+
 def statements(script: str) -> list[str]:
     """Return the statements of a script, split at semicolons, without comments."""
     bare = "\n".join(line.split("--", 1)[0] for line in script.splitlines())

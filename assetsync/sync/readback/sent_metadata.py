@@ -2,17 +2,33 @@
 
 Some kinds of files keep their own: what a PDF holds replaces what was sent with it (observed). The difference is
 recorded as drift, and blocks nothing. Only processed rows of the service's database are compared, because its index may
-be older. The comparison of texts is left to `core.sent_texts`, the report to `ledger.metadata_drift`.
+be older.
+
+Nothing was sent for an adopted asset. When it is read back first, it is compared with the texts that the sidecars give.
+The index is good enough for this, because the asset is not new.
+
+The comparison of texts is left to `core.sent_texts`, the report to `ledger.metadata_drift`.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import structlog
 
 from assetsync.config.document.metadata import KINDS
+from assetsync.core import metadata
 from assetsync.core.mapping import Plan
 from assetsync.core.names import printable
-from assetsync.core.sent_texts import UNKNOWN, Texts, differences
+from assetsync.core.sent_texts import (
+    AS_SENT,
+    IN_SIDECARS,
+    NOT_COMPARED,
+    UNKNOWN,
+    SentTexts,
+    Texts,
+    differences,
+    digests,
+)
 from assetsync.errors import SidecarError, TreeError
 from assetsync.ledger.metadata_drift import SentUpload
 from assetsync.ledger.rows import FileRow
@@ -23,6 +39,15 @@ from assetsync.sync.intake.sidecars import FileMetadata, Sidecars
 log = structlog.get_logger(__name__)
 
 _THEREFORE = "the service does not hold the metadata that was sent ({}): set it there by hand"
+_ADOPTED = "the metadata of its adopted asset differs from the sidecars ({}): set it in the service by hand"
+
+
+class _Adopted(NamedTuple):
+    """An adopted file, and the digests of its metadata now."""
+
+    row: FileRow
+    digest: str
+    sent: SentTexts
 
 
 class SentMetadata:
@@ -34,10 +59,15 @@ class SentMetadata:
         self._sidecars = sidecars
         # By asset: the uploads that are to be compared, and the differences found since the last record.
         self._pending: dict[str, SentUpload] = {}
+        self._adopted: dict[str, _Adopted] = {}
         self._found: dict[str, list[str]] = {}
 
     def expect(self, rows: Sequence[FileRow]) -> Collection[str]:
-        """Return the assets of these rows whose uploads are to be compared; compare them from now on."""
+        """Return the assets of these rows whose uploads are to be compared; compare them from now on.
+
+        Adopted assets of these rows are compared, too. They are not returned, because the index shows enough of them.
+        """
+        self._adopted |= {row.assetid or "": adopted for row in rows if (adopted := self._adopted_by(row)) is not None}
         self._pending |= self._ledger.metadata_drift.to_compare(
             [row for row in rows if row.assetid not in self._pending]
         )
@@ -45,16 +75,31 @@ class SentMetadata:
 
     def look(self, assets: Iterable[Asset]) -> Iterator[Asset]:
         """Yield the assets of a look-up in the database, and compare those that are expected and processed."""
-        for asset in assets:
+        for asset in self.look_in_index(assets):
             if asset.id in self._pending and asset.processed:
-                self._compare(self._pending[asset.id], asset)
+                self._found[asset.id] = self._compare(self._pending[asset.id], asset, AS_SENT)
             yield asset
 
+    def look_in_index(self, assets: Iterable[Asset]) -> Iterator[Asset]:
+        """Yield the assets of a look-up in the index, and compare the adopted ones that are expected."""
+        for asset in assets:
+            if asset.id in self._adopted:
+                self._found[asset.id] = self._compare(self._adopted[asset.id], asset, IN_SIDECARS)
+            yield asset
+
+    def of_adopted(self, row: FileRow) -> dict[str, str | None]:
+        """Return the columns to write for an adopted file whose asset was compared since the last record, else none."""
+        parts = self._found.get(row.assetid or "") if row.assetid in self._adopted else None
+        if parts is None:
+            return {}
+        return {"adopted_differs": _ADOPTED.format(", ".join(parts)) if parts else None}
+
     def record(self) -> None:
-        """Record what was found; each upload is compared once."""
+        """Record what was found of uploads, each of which is compared once; forget what was expected."""
         found, self._found = self._found, {}
-        uploads = [(self._pending[assetid], parts) for assetid, parts in found.items()]
+        uploads = [(self._pending[assetid], parts) for assetid, parts in found.items() if assetid in self._pending]
         self._pending.clear()
+        self._adopted.clear()
         if not uploads:
             return
         self._ledger.metadata_drift.compared(
@@ -64,29 +109,49 @@ class SentMetadata:
             if parts:
                 log.info("metadata not kept", path=printable(upload.row.path), assetid=upload.row.assetid, detail=parts)
 
-    def _compare(self, upload: SentUpload, asset: Asset) -> None:
+    def _adopted_by(self, row: FileRow) -> _Adopted | None:
+        """Return an adopted file that is to be compared; None if it has no texts, or was read back before.
+
+        Sidecars that cannot be read are reported as drift.
+        """
+        is_first = row.verified_at is None and row.uploaded_at is None and row.id_from == "adopted"
+        position = self._plan.covers(row.path) if is_first else None
+        # Nearly all files have no metadata. If one gets it after it was adopted, this is drift.
+        if position is None or row.meta_digest == metadata.digest((), self._plan.mappings.all[position].upload):
+            return None
+        now = self._metadata_of(row)
+        if now is None or (sent := digests(now.texts)) == NOT_COMPARED:
+            return None
+        return _Adopted(row, now.digest, sent)
+
+    def _compare(self, upload: SentUpload | _Adopted, asset: Asset, others: Texts) -> list[str]:
         shown = Texts(*(_text(asset, name) for name in Texts._fields))
-        parts = differences(upload.sent, shown, UNKNOWN)
+        parts = differences(upload.sent, shown, UNKNOWN, others)
         if parts:
             # Read the sidecars only now: nearly all uploads are as they were sent.
-            parts = self._described(upload, shown)
-        self._found[asset.id] = parts
+            parts = self._described(upload, shown, others)
+        return parts
 
-    def _described(self, upload: SentUpload, shown: Texts) -> list[str]:
+    def _described(self, upload: SentUpload | _Adopted, shown: Texts, others: Texts) -> list[str]:
         """Return the differences, described by the texts that were sent if the sidecars still give them."""
-        row, position = upload.row, self._plan.covers(upload.row.path)
-        sent: FileMetadata | None = None
-        if position is not None:
-            mapping = self._plan.mappings.all[position]
-            try:
-                by_kind = {kind: self._sidecars.metadata_of(row.path, mapping, kind) for kind in KINDS}
-            except (SidecarError, TreeError):
-                by_kind = {}
-            sent = next((metadata for metadata in by_kind.values() if metadata.digest == upload.digest), None)
-            if sent is not None and by_kind.get(row.filetype or "", sent).fields != sent.fields:
-                # Under the field names of another kind the texts were not stored. This is reported as drift already.
-                return []
-        return differences(upload.sent, shown, UNKNOWN if sent is None else sent.texts)
+        by_kind = {kind: self._metadata_of(upload.row, kind) for kind in KINDS}
+        sent = next((now for now in by_kind.values() if now is not None and now.digest == upload.digest), None)
+        stored = by_kind.get(upload.row.filetype or "")
+        is_misnamed = sent is not None and stored is not None and sent.fields != stored.fields
+        if is_misnamed and isinstance(upload, SentUpload):
+            # Under the field names of another kind the texts were not stored. This is reported as drift already.
+            return []
+        return differences(upload.sent, shown, UNKNOWN if sent is None else sent.texts, others)
+
+    def _metadata_of(self, row: FileRow, kind: str | None = None) -> FileMetadata | None:
+        """Return the metadata that the sidecars give now; None if the file is not mapped or they cannot be read."""
+        position = self._plan.covers(row.path)
+        if position is None:
+            return None
+        try:
+            return self._sidecars.metadata_of(row.path, self._plan.mappings.all[position], kind)
+        except (SidecarError, TreeError):
+            return None
 
 
 def _text(asset: Asset, name: str) -> str | None:

@@ -109,8 +109,10 @@ class Verifier:
         # Of one folder: samples of all would be searched for among all files that are queued.
         known = self._ledger.control_samples.read_back_last
         samples = known(_folder_of(rows[0]), _SAMPLES) if needs_index else []
-        found = by_id(self._service, [*ids, *(sample.assetid for sample in samples)]) if needs_index else {}
-        stored, added = self._in_database(rows, found)
+        to_compare = self._sent_metadata.expect(rows)
+        searched = [*ids, *(sample.assetid for sample in samples)]
+        found = by_id(self._service, searched, self._sent_metadata.look_in_index) if needs_index else {}
+        stored, added = self._in_database(rows, found, to_compare)
         rows += added
         now = self._clock.now()
         for row in rows:
@@ -148,10 +150,12 @@ class Verifier:
             log.warning("none of the known assets is shown: an audit is due", searched=len(samples))
         return asks
 
-    def _in_database(self, rows: Sequence[FileRow], indexed: Container[str]) -> tuple[dict[str, Asset], list[FileRow]]:
+    def _in_database(
+        self, rows: Sequence[FileRow], indexed: Container[str], to_compare: Container[str]
+    ) -> tuple[dict[str, Asset], list[FileRow]]:
         """Look up ids that are not `indexed` in their folders: by name if there are few, else by a listing.
 
-        Assets whose metadata is to be compared are looked up, too. The cost of a listing depends on the size of the
+        Assets whose metadata is `to_compare` are looked up, too. The cost of a listing depends on the size of the
         folder, so a listing decides all due assets of the folder. The second value holds the rows that were added for
         this reason.
         """
@@ -159,7 +163,6 @@ class Verifier:
         added: list[FileRow] = []
         folders: dict[str, list[FileRow]] = {}
         taken = {row.id for row in rows}
-        to_compare = self._sent_metadata.expect(rows)
         for row in rows:
             if row.assetid not in indexed or row.assetid in to_compare:
                 folders.setdefault(_folder_of(row), []).append(row)
@@ -253,6 +256,7 @@ class Verifier:
         if reading is Reading.EQUAL and (findable or not needs_index):
             self._note_name(row, asset)
             columns |= {"verified_at": now, "reason": None, "detail": None} | self._kind_of(row, asset)
+            columns |= self._sent_metadata.of_adopted(row)
             return row, Event.CONFIRMED, columns
         columns["due_at"] = now + next_look(now - (row.uploaded_at or row.queued_at), self._longest)
         if reading is Reading.NOT_YET:

@@ -122,30 +122,42 @@ class Resolve(OperatorRequest):
 
 @dataclass(frozen=True, slots=True)
 class SettleDrift(OperatorRequest):
-    """Record that a person settled the drift of the files at `paths` and of the files below these folders."""
+    """Record that a person settled the drift of the files at `paths` and of the files below these folders.
+
+    If `adopted`, the metadata of adopted assets is settled, and the drift is not.
+    """
 
     verb: ClassVar[str] = "drift"
 
     paths: tuple[bytes, ...]
+    adopted: bool = False
 
     @classmethod
     def of(cls, argument: Argument) -> Self:
         """See `OperatorRequest`."""
-        return cls(paths_of(argument))
+        return cls(paths_of(argument), argument.get("adopted") is True)
 
     def argument(self) -> dict[str, object]:
         """See `OperatorRequest`."""
-        return {"paths": hex_of(self.paths)}
+        return {"paths": hex_of(self.paths), "adopted": self.adopted}
 
     def check(self, ledger: Ledger) -> None:
         """See `OperatorRequest`."""
         for path in self.paths:
-            if next(ledger.metadata_drift.drifted(path), None) is None:
-                where = printable(path) or "the site"
-                raise UsageError(f"nothing has drifted of {where}", hint="`assetsync drift list` lists what has")
+            where = printable(path) or "the site"
+            has_adopted = next(ledger.metadata_drift.adopted(path), None) is not None
+            if self.adopted and not has_adopted:
+                hint = "`assetsync drift list --adopted` lists those that do"
+                raise UsageError(f"no adopted asset differs from its sidecars in {where}", hint=hint)
+            if not self.adopted and next(ledger.metadata_drift.drifted(path), None) is None:
+                hint = "`assetsync drift list` lists what has"
+                hint += "; --adopted settles its adopted assets" if has_adopted else ""
+                raise UsageError(f"nothing has drifted of {where}", hint=hint)
 
     def run(self, ledger: Ledger, _service: Service, _now: float) -> str:
         """See `OperatorRequest`."""
+        if self.adopted:
+            return f"{self._settle_adopted(ledger):,} settled"
         drifting = settled = 0
         for path in self.paths:
             rows = ledger.metadata_drift.drifted(path)
@@ -157,6 +169,14 @@ class SettleDrift(OperatorRequest):
                 settled += ledger.metadata_drift.settle(r for r in changed if r.metadata_differs or r.is_elsewhere)
         counts = {"settled": settled, "still drifting: fix the sidecar or the mapping": drifting - settled}
         return "; ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+
+    def _settle_adopted(self, ledger: Ledger) -> int:
+        settled = 0
+        for path in self.paths:
+            rows = ledger.metadata_drift.adopted(path)
+            while page := list(islice(rows, _PAGE)):
+                settled += ledger.metadata_drift.settle_adopted(page)
+        return settled
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """`drift list` and `drift settle`: what is to be set in the service by hand, and that it is."""
 
+import json
+
 import pytest
 
 from assetsync.sandbox import Sandbox, SandboxSettings
@@ -96,3 +98,81 @@ def test_metadata_not_kept_is_listed_and_settled(site):
         assert "does not hold the metadata that was sent" in site.run("explain", "photos/own.pdf").out
         assert site.run("drift settle", "photos").out == "2 settled\n"
         assert site.run("drift list").out.startswith("nothing has drifted")
+
+
+@pytest.fixture
+def adopted(site):
+    """A site whose files were in the service before; the assets of two have other metadata than the sidecars."""
+    for name in ("a.jpg", "2026/b.jpg", "2026/c.jpg", "d.jpg"):
+        site.upload_unseen(site.write(name, name.encode()))
+    site.write("_folder.yaml", b"keywords: [harbour]\n")
+    site.write("2026/b.jpg.yaml", b"description: The pier\n")
+    site.write("2026/c.jpg.yaml", b"keywords: []\n")
+    site.write("d.jpg.yaml", b"keywords: ''\n")
+    assert site.run("reconcile").code == 0
+    return site
+
+
+def listed(site, *paths: str) -> dict[str, dict[str, object]]:
+    return {str(row["path"]): row for row in site.run("drift list", "--adopted", "--json", *paths).objects}
+
+
+def test_adopted_differences_are_listed_apart(adopted):
+    assert adopted.run("drift list").out == "nothing has drifted\n"
+    rows = listed(adopted)
+    assert rows.keys() == {"photos/a.jpg", "photos/2026/b.jpg"}
+    (asset,) = [asset for asset in adopted.sandbox.assets() if asset.filename == "b.jpg"]
+    detail = (
+        "the metadata of its adopted asset differs from the sidecars (the description is empty, the keywords are"
+        " empty): set it in the service by hand"
+    )
+    assert rows["photos/2026/b.jpg"] == {
+        "path": "photos/2026/b.jpg",
+        "state": "verified",
+        "assetid": asset.id,
+        "destfolderid": asset.folder_id,
+        "size": asset.size,
+        "md5": asset.md5,
+        "reason": "adopted",
+        "drift": detail,
+        "detail": detail,
+        "metadata": {"img_description": "The pier", "img_keywords": "harbour"},
+    }
+    assert listed(adopted, "photos/2026").keys() == {"photos/2026/b.jpg"}
+    shown = adopted.run("drift list", "--adopted", "photos/a.jpg").out
+    assert shown.startswith("photos/a.jpg: the metadata of its adopted asset differs from the sidecars (the keywords")
+    assert shown.endswith("    img_keywords = harbour\n")
+    assert "differs from the sidecars (the keywords" in adopted.run("explain", "photos/a.jpg").out
+
+
+def test_status_counts_adopted_differences(adopted):
+    status = adopted.run("status", "--json").only
+    assert (status["adopted_differing"], status["drift_count"], status["in_sync"]) == (2, 0, True)
+    line = "adopted with other metadata than in the sidecars: 2 files: assetsync drift list --adopted lists them"
+    assert line in adopted.run("status").out.splitlines()
+
+
+def test_adopted_differences_are_settled_apart(adopted):
+    refused = adopted.run("drift settle", ".")
+    assert (refused.code, "--adopted settles its adopted assets" in refused.err) == (2, True)
+    assert adopted.run("drift settle", "--adopted", "photos/2026").out == "1 settled\n"
+    assert listed(adopted).keys() == {"photos/a.jpg"}
+    refused = adopted.run("drift settle", "--adopted", "photos/2026")
+    assert (refused.code, "no adopted asset differs" in refused.err) == (2, True)
+    assert adopted.run("drift settle", "--adopted", ".").out == "1 settled\n"
+    adopted.run("reconcile")
+    assert adopted.run("drift list", "--adopted").out == "no adopted asset differs from its sidecars\n"
+    assert "adopted with" not in adopted.run("status").out
+
+
+def test_lost_ledger_shows_what_the_sidecars_changed(site):
+    site.write("a.jpg", b"a")
+    site.write("b.jpg", b"b")
+    site.write("_folder.yaml", b"description: The pier\n")
+    assert site.run("reconcile").code == 0
+    for path in site.folder.glob("site.db*"):
+        path.unlink()
+    site.write("b.jpg.yaml", b"description: The harbour\n")
+    report = json.loads(site.run("reconcile", "--adopt", "--json").out)
+    assert (report["adopted"], report["uploaded"], report["in_sync"]) == (2, 0, True)
+    assert listed(site).keys() == {"photos/b.jpg"}

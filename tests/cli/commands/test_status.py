@@ -35,6 +35,7 @@ KEYS = {
     "doubts",
     "drift",
     "drift_count",
+    "adopted_differing",
     "last_runs",
     "in_sync",
     "verified",

@@ -274,6 +274,23 @@ def test_due_query_uses_the_due_index(book, said):
     assert not any("TEMP B-TREE" in step for step in plan)
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda ledger: ledger.reports.count_adopted(),
+        lambda ledger: next(ledger.metadata_drift.adopted(), None),
+        lambda ledger: next(ledger.metadata_drift.adopted(b"a"), None),
+    ],
+    ids=["count", "all", "path"],
+)
+def test_adopted_differences_are_found_by_index(book, ask):
+    with traced(book.ledger.store) as asked:
+        ask(book.ledger)
+    plans = [row[3] for sql in asked for row in book.ledger.store.rows(f"EXPLAIN QUERY PLAN {sql}")]
+    assert len(plans) == 1
+    assert plans[0].startswith("SEARCH files USING INDEX files_adopted_differs (wanted=?")
+
+
 def test_migrations_are_known_unloaded():
     assert known_migrations() == integrity.MIGRATIONS
 

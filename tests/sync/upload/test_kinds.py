@@ -18,7 +18,7 @@ WORKERS = 4
 
 
 def drift(world: World) -> dict[bytes, str]:
-    """Return the drift from the tree; what the fake service shows under its present kinds may differ from what was sent."""
+    """Return the drift from the tree, without what the fake service shows under the kinds that it has now."""
     return {path: drift for path, drift in test_drift.drift(world).items() if drift is not None}
 
 
