@@ -364,6 +364,9 @@ def _stopped(row: FileRow, waits: _Waits) -> tuple[str, str] | None:
         return "brake", f"once brake {waits.brakes[0].id} is released: assetsync status tells why it is pulled"
     if waits.pause is not None:
         return _answered_again(row, waits.pause)
+    other = waits.ledger.queue.behind(row)
+    if other is not None:
+        return "doubts", f"once the upload of {printable(other.path)} is decided: assetsync doubt list"
     limits = DoubtLimit.of(waits.config, waits.ledger.doubts, SystemClock()).count()
     # Files that were tried before have the lower limit of a folder; the rest of the limit is for newly saved files.
     held = limits.held_for_waiting if row.attempts else limits.held

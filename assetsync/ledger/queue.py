@@ -24,6 +24,7 @@ from assetsync.ledger.rows import (
     apply,
     current_row,
     file_row,
+    files_where,
     move,
     read_file,
     retry_where,
@@ -74,6 +75,13 @@ class Outdated(Exception):
     """The version was replaced, moved or decided since it was read: not an error, there is nothing to send."""
 
 
+# A file waits while an earlier version of its path, or another file of its name in its folder, is undecided.
+_OF_ITS_PATH = "o.path = f.path AND o.id <> f.id AND o.state IN ('sending', 'in_doubt')"
+_OF_ITS_NAME = (
+    "a.destfolderid = f.destfolderid AND a.folded_name = f.folded_name AND a.closed_at IS NULL AND a.name_released = 0"
+)
+
+
 class Queue:
     """The ledger's part for sending. `start_no` is the number of the start of this process."""
 
@@ -108,14 +116,21 @@ class Queue:
             f" AND {_NEWEST_DUE if newest else _DUE}{short}{named}"
             f" AND NOT {_IS_HELD}"
             f" AND destfolderid NOT IN ({others})"
-            " AND NOT EXISTS (SELECT 1 FROM files o WHERE o.path = f.path AND o.id <> f.id"
-            "   AND o.state IN ('sending', 'in_doubt'))"
-            " AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.destfolderid = f.destfolderid"
-            "   AND a.folded_name = f.folded_name AND a.closed_at IS NULL AND a.name_released = 0)"
+            f" AND NOT EXISTS (SELECT 1 FROM files o WHERE {_OF_ITS_PATH})"
+            f" AND NOT EXISTS (SELECT 1 FROM attempts a WHERE {_OF_ITS_NAME})"
             f" ORDER BY {'due_at DESC, id DESC' if newest else 'due_at, id'} LIMIT ?3"
         )
         rows = self._store.rows(sql, now, LONGEST, limit + len(skip), *apart_from)
         return [file_row(row) for row in rows if row["id"] not in skip][:limit]
+
+    def behind(self, row: FileRow) -> FileRow | None:
+        """Return the version whose undecided upload a queued version waits for: of its path, or of its name."""
+        sql = (
+            f"SELECT (SELECT o.id FROM files o WHERE {_OF_ITS_PATH} LIMIT 1) AS of_path,"
+            f" (SELECT a.file_id FROM attempts a WHERE {_OF_ITS_NAME} LIMIT 1) AS of_name FROM files f WHERE f.id = ?"
+        )
+        found = next((row["of_path"] or row["of_name"] for row in self._store.rows(sql, row.id)), None)
+        return next(iter(files_where(self._store, "id = ?", found)), None)
 
     def _all_are_held(self, now: float) -> bool:
         """Return whether a folder is held and all queued files are for held folders; does not read each file."""

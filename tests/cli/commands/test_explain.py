@@ -32,6 +32,19 @@ def test_interrupted_upload_is_not_on_its_way(site):
     assert version["next_try_reason"] == "interrupted"
 
 
+def test_name_in_doubt_elsewhere_is_shown(site):
+    """Two files of one name go to one folder of the service: the second one waits until the first is decided."""
+    site.write("x/a.jpg", b"first")
+    site.sandbox.set_faults(FaultRule(kind=FaultKind.STATUS, status=504, operation=Operation.UPLOAD))
+    site.run("reconcile", "--wait", "0s")
+    assert site.files()["photos/x/a.jpg"] == "in_doubt"
+    site.write("y/a.jpg", b"second one")
+    site.run("reconcile", "--wait", "0s")
+    (version,) = site.run("explain", "photos/y/a.jpg", "--json").only["versions"]
+    assert version["next_try_reason"] == "doubts"
+    assert version["next_try_detail"].startswith("once the upload of photos/x/a.jpg is decided")
+
+
 def test_upload_by_hand_in_flight_is_on_its_way(site):
     path = site.write("a.jpg", b"content")
     site.nowhere()
