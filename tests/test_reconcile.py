@@ -23,7 +23,7 @@ from assetsync.model import State
 from assetsync.parts import make_service
 from assetsync.reconcile import Reconciler, Report, dry_run
 from assetsync.sandbox import FaultKind, FaultRule, Operation, Sandbox, SandboxSettings
-from assetsync.status.sentences import verdict
+from assetsync.status.sentences import headline
 from assetsync.status.site_status import read_status
 from assetsync.sync.requests.decisions import Resume
 
@@ -473,7 +473,7 @@ def test_run_makes_audit_owed_after_release(world):
     world.clock.wait(1.0)
     world.ask(Resume())
     status = read_status(world.config(), world.ledger, world.clock.now(), running=False)
-    assert (status.in_sync, verdict(status)) == (False, "No process is running: 1 folder to be audited.")
+    assert (status.in_sync, headline(status)) == (False, "No process is running: 1 folder to be audited.")
     report = run(world)
     assert (report.blocked, report.undecided, report.in_sync, len(world.service.posts)) == (30, 0, False, 30)
     assert {row.reason for row in map(world.row, map(str, range(30)))} == {"missing"}

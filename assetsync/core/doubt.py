@@ -62,7 +62,7 @@ class Candidate:
 
     - `owned`: it belongs to a live row, or to a row at rest that may still hand it on.
     - `before`: it was seen before the attempt began, or is recorded already as a damaged asset.
-    - `claimed`: another attempt may have made it, or left it when that attempt was cut
+    - `contested`: another attempt may have made it, or left it when that attempt was cut
       (`sync.doubts.candidates`).
     - `asked`: an operator must decide each attempt that claims it.
     - `named`: its name is one that the sent name may have become.
@@ -76,7 +76,7 @@ class Candidate:
     asset: Asset
     owned: bool = False
     before: bool = False
-    claimed: bool = False
+    contested: bool = False
     asked: bool = False
     named: bool = True
     unsure: bool = False
@@ -365,7 +365,7 @@ def judge(doubt: Doubt, candidates: Sequence[Candidate], grace: Grace, seconds: 
     """
     free = [s for s in candidates if not s.owned]
     equal = [s for s in free if is_equal(doubt, s)]
-    mine = [s for s in equal if not s.claimed]
+    mine = [s for s in equal if not s.contested]
     if mine:
         # Prefer the asset that has the sent name, then an asset that did not exist before the attempt.
         best = min(mine, key=lambda s: (not s.named, s.before, s.asset.id))
@@ -382,7 +382,7 @@ def judge(doubt: Doubt, candidates: Sequence[Candidate], grace: Grace, seconds: 
         return _judge_duplicate(doubt, candidates, grace, seconds)
     # An accepted upload arrived whole, so it left no damaged asset.
     accepted = doubt.accepted_id is not None
-    damaged = [s for s in free if not accepted and not s.claimed and is_damaged(doubt, s)]
+    damaged = [s for s in free if not accepted and not s.contested and is_damaged(doubt, s)]
     suspected = tuple(s.asset.id for s in free if _suspicious(doubt, s))
     unprocessed = [s for s in free if _unprocessed(s)]
     stuck = _never_processed(doubt, unprocessed, now)
@@ -424,7 +424,7 @@ def _moved(doubt: Doubt, here: Sequence[Candidate], elsewhere: Sequence[Candidat
         return replace(_WAIT_ON, reason="the asset only now appeared in its folder")
     new = [s for s in elsewhere if s.named and not s.owned and not s.before]
     equal = [s for s in new if _may_be_it(doubt, s)]
-    mine = [s for s in equal if not s.claimed]
+    mine = [s for s in equal if not s.contested]
     if mine:
         asset = min(mine, key=lambda s: s.asset.id).asset
         reason = f"an equal asset, {asset.id}, is in folder {asset.folder_id}: somebody may have moved it there"
@@ -472,7 +472,7 @@ def _undecided(undecided: Sequence[Candidate]) -> Verdict:
 
     An operator decides, unless other uploads may have made all of them.
     """
-    mine = sorted(s.asset.id for s in undecided if not s.claimed)
+    mine = sorted(s.asset.id for s in undecided if not s.contested)
     if not mine:
         verdict = _of_another(undecided, is_over=True)
         return replace(verdict, counts_for_grace=verdict.judgement is Judgement.WAIT)

@@ -98,7 +98,7 @@ def rest_after(uploads: Sequence[PastUpload], settle: float, now: float) -> Rest
     return Rest(_doubled(rest, settle) if _is_third(whole, now) else rest)
 
 
-def rested(stat: FileStat, queued_at: float, uploads: Sequence[PastUpload], now: float) -> float:
+def unchanged_for(stat: FileStat, queued_at: float, uploads: Sequence[PastUpload], now: float) -> float:
     """Return the seconds for which a version has rested.
 
     They count from when it was written or first seen at rest, whichever is earlier, or from a later cut of its upload.

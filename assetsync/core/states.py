@@ -15,8 +15,8 @@ from assetsync.model import State, Wanted
 class Event(StrEnum):
     """An event of a file version: first those at the service, then those by an operator, then those on disk."""
 
-    CLAIMED = "claimed"
-    HELD = "held"
+    BEGUN = "begun"
+    BLOCKED = "blocked"
     ADOPTED = "adopted"
     ACCEPTED = "accepted"
     REFUSED = "refused"
@@ -70,8 +70,8 @@ def _from(states: tuple[State, ...], to: State | Next) -> dict[State, State | Ne
 
 
 TABLE: Mapping[Event, Mapping[State, State | Next]] = {
-    Event.CLAIMED: {State.QUEUED: State.SENDING},
-    Event.HELD: {State.QUEUED: State.BLOCKED},
+    Event.BEGUN: {State.QUEUED: State.SENDING},
+    Event.BLOCKED: {State.QUEUED: State.BLOCKED},
     Event.ADOPTED: {State.QUEUED: State.STORED},
     Event.ACCEPTED: {State.SENDING: State.STORED},
     Event.REFUSED: {State.SENDING: State.BLOCKED},

@@ -38,7 +38,7 @@ from assetsync.notify.notifications import Notifications, current_problems
 from assetsync.parts import make_service
 from assetsync.status.board import Board
 from assetsync.status.metrics import Metrics
-from assetsync.status.sentences import verdict
+from assetsync.status.sentences import headline
 from assetsync.status.server import Server
 from assetsync.status.site_status import Live
 from assetsync.sync.context import Heartbeat
@@ -237,7 +237,7 @@ class Daemon:
             self._guarded(lambda: self._note_refusal(ledger))
             if self.clock.steady() >= next_status:
                 next_status = self.clock.steady() + _STATUS_EVERY
-                self._guarded(lambda: self._notifier.status(verdict(board.status(_STATUS_PATIENCE))))
+                self._guarded(lambda: self._notifier.status(headline(board.status(_STATUS_PATIENCE))))
 
     def _handle_signals(self, signals: frozenset[int]) -> None:
         if signals & STOP:

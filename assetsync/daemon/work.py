@@ -234,7 +234,7 @@ class Work:
 
         Only some, so that files saved meanwhile are looked at between two steps.
         """
-        if self._looker.saw_a_sidecar():
+        if self._looker.take_saw_sidecar():
             self._unread.set()
         if not self._unread.is_set():
             return

@@ -91,7 +91,7 @@ class FolderDoubts(NamedTuple):
     newest_at: float
 
 
-class LeftBy(NamedTuple):
+class MayHaveStored(NamedTuple):
     """An upload that may have created an asset in its folder, whole or cut."""
 
     attempt_id: int
@@ -252,7 +252,7 @@ class Doubts:
         sql = f"SELECT assetid FROM sightings WHERE why = 'damaged' AND assetid {ANY_OF}"
         return set(self._store.column(sql, json.dumps([*assetids])))
 
-    def left_in(self, folder: str, since: float) -> list[LeftBy]:
+    def left_in(self, folder: str, since: float) -> list[MayHaveStored]:
         """Return the uploads into a folder that may have created an asset there, whole or cut.
 
         These are the open attempts, and the newest attempts that were waived since a time.
@@ -264,7 +264,7 @@ class Doubts:
             " AND closed_at >= ?3 ORDER BY id DESC LIMIT ?2)"
         )
         rows = self._store.rows(sql, folder, _WAIVED_AT_MOST, since)
-        return [LeftBy(*row) for row in rows]
+        return [MayHaveStored(*row) for row in rows]
 
     def may_rename(self, attempt: AttemptRow) -> bool:
         """Return whether the service may have renamed an upload in doubt.
@@ -449,11 +449,11 @@ def _not_stored(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict, no
     if is_unreadable and before.wanted is Wanted.YES:
         # Another upload might leave another damaged asset.
         detail = f"{before.detail}: {verdict.reason}" if before.reason == attempt.why else verdict.reason
-        apply(conn, file.id, Event.HELD, now, reason="unreadable", detail=detail)
+        apply(conn, file.id, Event.BLOCKED, now, reason="unreadable", detail=detail)
     elif before.wanted is Wanted.OUTSIDE:
         # The queue does not send it: a person must know.
         apply(
-            conn, file.id, Event.HELD, now, reason=str(verdict.judgement), detail=f"{verdict.reason}; {NOT_ARRIVED}"
+            conn, file.id, Event.BLOCKED, now, reason=str(verdict.judgement), detail=f"{verdict.reason}; {NOT_ARRIVED}"
         )  # fmt: skip
 
 

@@ -42,7 +42,7 @@ _QUEUED = "FROM counted WHERE wanted = 'yes' AND state = 'queued' AND files > 0"
 _IS_HELD = f"destfolderid IN (SELECT destfolderid FROM folders WHERE {HELD})"
 _CLAIMS = ("destfolderid", "md5", "meta_digest", "drift", "not_as_sent", "reason", "detail", "attempts")
 _CLAIM = Usual(
-    State.QUEUED, Event.CLAIMED, Facts(open_attempt=True),
+    State.QUEUED, Event.BEGUN, Facts(open_attempt=True),
     {"md5": "?2", "meta_digest": "?3", "attempts": "attempts + 1"},
     "drift IS NULL AND not_as_sent IS NULL AND reason IS NULL AND detail IS NULL AND destfolderid = ?4",
 )  # fmt: skip
@@ -229,7 +229,7 @@ class Queue:
             if row["destfolderid"] != intent.destfolderid:
                 raise Outdated  # the mapping changed after the file was read
             move(
-                conn, row, Event.CLAIMED, now, open_attempt=True,
+                conn, row, Event.BEGUN, now, open_attempt=True,
                 md5=intent.md5, meta_digest=intent.meta_digest, drift=None, not_as_sent=None, reason=None, detail=None,
                 attempts=row["attempts"] + 1,
             )  # fmt: skip
@@ -279,7 +279,7 @@ class Queue:
             queued = conn.execute(_IS_QUEUED, (file_id,)).fetchone()
             if queued is not None:
                 due = now + min(now - queued["queued_at"], LONGEST) if due_at is None else due_at
-                apply(conn, file_id, Event.HELD, now, reason=reason, detail=detail, due_at=due)
+                apply(conn, file_id, Event.BLOCKED, now, reason=reason, detail=detail, due_at=due)
 
         self._store.write(work)
 
@@ -339,7 +339,7 @@ class Queue:
         """Hold a destination folder, and with it the files queued for it."""
         self._store.write(lambda conn: hold_folder(conn, destfolderid, hold))
 
-    def listed(self, destfolderid: str) -> None:
+    def release_unlisted(self, destfolderid: str) -> None:
         """Release a folder that was held because it could not be listed."""
         sql = f"UPDATE folders SET {NOT_HELD} WHERE destfolderid = ? AND hold_reason = ?"
         self._store.write(lambda conn: conn.execute(sql, (destfolderid, UNLISTED)))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from assetsync.errors import LedgerError
 from assetsync.ledger.file.database import Database, is_held
-from assetsync.ledger.file.facts import LAYOUT, LISTED, ROOT, SERVICE, SITE
+from assetsync.ledger.file.facts import LAYOUT, LAYOUT_LISTED, ROOT, SERVICE, SITE
 from assetsync.ledger.file.ledger_files import SUFFIX, real
 
 CLAIM = "claim"
@@ -154,7 +154,7 @@ def _earlier(store: Database) -> Claim | None:
     """Return the claim of a site whose release wrote none, derived from its other facts."""
     root, service = store.fact(ROOT), store.fact(SERVICE)
     # Older releases wrote only LAYOUT.
-    layout = store.fact(LISTED) or store.fact(LAYOUT)
+    layout = store.fact(LAYOUT_LISTED) or store.fact(LAYOUT)
     if root is None or service is None or layout is None:
         return None
     try:

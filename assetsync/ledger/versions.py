@@ -300,7 +300,7 @@ def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: 
     file_id = _insert(conn, version, Wanted.YES, now, due_at)
     if block is not None:
         reason, detail = block
-        apply(conn, file_id, Event.HELD, now, reason=reason, detail=detail)
+        apply(conn, file_id, Event.BLOCKED, now, reason=reason, detail=detail)
     return True
 
 

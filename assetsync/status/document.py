@@ -12,7 +12,7 @@ from assetsync.ledger.reports import Brake, Finding
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import JOBS
 from assetsync.model import State
-from assetsync.status.sentences import next_step, verdict
+from assetsync.status.sentences import headline, next_step
 from assetsync.status.site_status import SiteStatus
 from assetsync.text import moment, printable, runnable
 
@@ -25,7 +25,7 @@ def as_object(status: SiteStatus) -> dict[str, Any]:
     return {
         "site": status.site,
         "at": moment(status.at),
-        "verdict": verdict(status),
+        "verdict": headline(status),
         "level": str(status.level),
         "in_sync": status.in_sync,
         "running": status.running,

@@ -26,13 +26,13 @@ from assetsync.log import redact
 from assetsync.model import State
 from assetsync.status.document import folders
 from assetsync.status.sentences import (
+    headline,
     held_by_doubts,
     is_command,
     next_step,
     quoted,
     step_for,
     steps_of_many,
-    verdict,
     why_blocked,
 )
 from assetsync.status.site_status import Live, SiteStatus
@@ -178,7 +178,7 @@ def _said(status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
     return {
         "site": status.site,
         "level": status.level,
-        "verdict": _shown(verdict(status)),
+        "verdict": _shown(headline(status)),
         "at": ago(status.at),
         "way": tiles(_WAY),
         "aside": tiles(_ASIDE),

@@ -1,4 +1,4 @@
-"""Describe the status of a site in sentences: the verdict, the remaining work with its causes, and the next steps.
+"""Describe the status of a site in sentences: the headline, the remaining work with its causes, and the next steps.
 
 Reading the status is left to `site_status`, printing to the commands and the page.
 """
@@ -61,7 +61,7 @@ _NO_ANSWER = "the service returns no usable answer"
 _WORK = (("verify", "read back"), ("index", "indexed"))
 
 
-def verdict(status: SiteStatus) -> str:
+def headline(status: SiteStatus) -> str:
     """Return the status in one sentence, which shows whether an operator must act, and whether many files vanished."""
     urgency, gone = _urgency(status), status.vanished_lately
     if gone is None:

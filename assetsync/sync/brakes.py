@@ -11,7 +11,7 @@ import structlog
 from assetsync.core.brake_hints import released_by
 from assetsync.core.mapping import Plan
 from assetsync.core.names import printable
-from assetsync.ledger.file.facts import LAYOUT, LISTED
+from assetsync.ledger.file.facts import LAYOUT, LAYOUT_LISTED
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.reports import Brake
 from assetsync.model import Clock, Mapping
@@ -198,7 +198,7 @@ class Brakes:
         """If the mappings changed: list the folders again that a mapping newly points to, and read all drift again."""
         layout, fact = self._layout(), self._ledger.reports.fact
         # Older releases wrote only LAYOUT.
-        before = fact(LISTED) or fact(LAYOUT)
+        before = fact(LAYOUT_LISTED) or fact(LAYOUT)
         if layout == before:
             return
         if before is not None:
@@ -208,7 +208,7 @@ class Brakes:
                     # Assets that were moved there by hand are then seen before anything is sent.
                     self._ledger.folder_listings.again(folder)
             self._ledger.metadata_drift.read_anew()
-        self._ledger.set_fact(LISTED, layout)
+        self._ledger.set_fact(LAYOUT_LISTED, layout)
 
     def _check_takeover(self, frozen: set[int]) -> set[int]:
         """Pull a brake for each mapping that takes over files sent to another folder; return the positions of these.

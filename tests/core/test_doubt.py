@@ -45,7 +45,7 @@ SMALLER = Candidate(asset(size=60, md5="C6"))
 UNPROCESSED = Candidate(asset(size=0, md5=None))
 OLD_NEWS = replace(UNPROCESSED, since=MINE.since)
 NO_MD5 = Candidate(asset(md5=None))
-ASKED = replace(EQUAL, claimed=True, asked=True)
+ASKED = replace(EQUAL, contested=True, asked=True)
 REFUSED = replace(MINE, refused_as_duplicate=True)
 
 
@@ -163,7 +163,7 @@ def second(sight: Candidate, assetid: str) -> Candidate:
         ("5 equal ones are told apart by their id", [second(EQUAL, "2"), EQUAL], found("1", "2")),
         ("5 what is left over is doubled", [EQUAL, second(EQUAL, "2"), second(EQUAL, "3")], found("1", "2", "3")),
         ("5 what is left from before is not", [EQUAL, second(replace(EQUAL, before=True), "2")], found("1")),
-        ("5 a claimed one is left for its attempt", [replace(EQUAL, claimed=True), second(EQUAL, "2")], found("2")),
+        ("5 a claimed one is left for its attempt", [replace(EQUAL, contested=True), second(EQUAL, "2")], found("2")),
         ("5 equal goes before damaged", [replace(SMALLER, prefix="C6"), second(EQUAL, "2")], found("2")),
         ("5 equal goes before not processed", [UNPROCESSED, second(EQUAL, "2")], found("2")),
     ],
@@ -186,16 +186,16 @@ A_PERSON = (Judgement.UNDECIDABLE, None, False)
 @pytest.mark.parametrize(
     ("rule", "doubt", "candidates", "grace", "expected"),
     [
-        ("5 an equal one that is claimed is waited for", MINE, [replace(EQUAL, claimed=True)], OVER, WAIT),
+        ("5 an equal one that is claimed is waited for", MINE, [replace(EQUAL, contested=True)], OVER, WAIT),
         ("5 one that a person is asked about is waited for", MINE, [ASKED], YOUNG, COUNTS),
         ("5 and not for ever", MINE, [ASKED], OVER, A_PERSON),
         ("5 nor for a copy that was refused", REFUSED, [ASKED], OVER, A_PERSON),
-        ("5 but while one is open", MINE, [ASKED, replace(second(EQUAL, "2"), claimed=True)], OVER, WAIT),
+        ("5 but while one is open", MINE, [ASKED, replace(second(EQUAL, "2"), contested=True)], OVER, WAIT),
         ("5 an owned one is no find", MINE, [replace(EQUAL, owned=True)], YOUNG, COUNTS),
         ("5 an owned one is none after the grace either", MINE, [replace(EQUAL, owned=True)], OVER, ABSENT),
         ("5 proof ends the doubt", MINE, [PROOF], YOUNG, (Judgement.DAMAGED, "1", False)),
         ("5 what another row owns is not damaged", MINE, [replace(PROOF, owned=True)], YOUNG, COUNTS),
-        ("5 what is claimed is not damaged", MINE, [replace(PROOF, claimed=True)], YOUNG, COUNTS),
+        ("5 what is claimed is not damaged", MINE, [replace(PROOF, contested=True)], YOUNG, COUNTS),
         ("5 what is not processed may be the whole file", MINE, [UNPROCESSED, second(PROOF, "2")], OVER, WAIT),
         ("5 without proof the grace runs", MINE, [SMALLER], YOUNG, COUNTS),
         ("5 without proof it is absent after the grace", MINE, [SMALLER], OVER, ABSENT),
@@ -208,7 +208,7 @@ A_PERSON = (Judgement.UNDECIDABLE, None, False)
         ("5 what may be it is a person's after the grace", MINE, [UNSURE], OVER, A_PERSON),
         ("5 what may have been renamed is too", MINE, [RENAMED], OVER, A_PERSON),
         ("5 but not what is owned", MINE, [replace(RENAMED, owned=True)], OVER, ABSENT),
-        ("5 and not while another may be answered", MINE, [replace(RENAMED, claimed=True)], OVER, COUNTS),
+        ("5 and not while another may be answered", MINE, [replace(RENAMED, contested=True)], OVER, COUNTS),
         ("5 not processed may have been renamed", MINE, [replace(UNPROCESSED, named=False, renamed=True)], OVER, WAIT),
         ("5 nothing there within the grace is waited for", MINE, [], YOUNG, COUNTS),
         ("5 nothing there after the grace is absent", MINE, [], OVER, ABSENT),
@@ -566,15 +566,15 @@ WORKED_ON = Candidate(asset("7", folder="G", size=0, md5=None))
     [
         ("nothing elsewhere is absent", [], Judgement.ABSENT),
         ("an equal one elsewhere is a person's", [ELSEWHERE], Judgement.UNDECIDABLE),
-        ("one is enough", [replace(ELSEWHERE, claimed=True), second(ELSEWHERE, "8")], Judgement.UNDECIDABLE),
+        ("one is enough", [replace(ELSEWHERE, contested=True), second(ELSEWHERE, "8")], Judgement.UNDECIDABLE),
         ("one that was there before is not ours", [replace(ELSEWHERE, before=True)], Judgement.ABSENT),
         ("one that is another version's is not ours", [replace(ELSEWHERE, owned=True)], Judgement.ABSENT),
         ("one of another name is not ours", [replace(ELSEWHERE, named=False)], Judgement.ABSENT),
         ("one that is not equal is not ours", [Candidate(asset("7", md5="BB", folder="G"))], Judgement.ABSENT),
-        ("one that may be another upload's is waited for", [replace(ELSEWHERE, claimed=True)], Judgement.WAIT),
+        ("one that may be another upload's is waited for", [replace(ELSEWHERE, contested=True)], Judgement.WAIT),
         (
             "one that a person is asked about is a person's",
-            [replace(ELSEWHERE, claimed=True, asked=True)],
+            [replace(ELSEWHERE, contested=True, asked=True)],
             Judgement.UNDECIDABLE,
         ),
         ("one that is not processed is waited for", [WORKED_ON], Judgement.WAIT),

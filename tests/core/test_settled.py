@@ -10,7 +10,7 @@ from assetsync.core.settled import (
     compare,
     is_settled,
     rest_after,
-    rested,
+    unchanged_for,
 )
 from assetsync.model import FileStat
 
@@ -112,4 +112,4 @@ def test_a_longer_settle_is_kept():
     ],
 )
 def test_for_how_long_a_version_has_rested(written, queued, uploads, seconds):
-    assert rested(_stat(written, NOW - 9e4), queued, uploads, NOW) == seconds
+    assert unchanged_for(_stat(written, NOW - 9e4), queued, uploads, NOW) == seconds

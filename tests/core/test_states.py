@@ -19,8 +19,8 @@ DISK = (Event.REPLACED, Event.VANISHED, Event.UNMAPPED, Event.REVIVED, Event.MOV
 
 # DESIGN's table, written down a second time and by hand: (event, states it may happen in, state it leads to).
 SERVICE_RULES = (
-    (Event.CLAIMED, {State.QUEUED}, State.SENDING),
-    (Event.HELD, {State.QUEUED}, State.BLOCKED),
+    (Event.BEGUN, {State.QUEUED}, State.SENDING),
+    (Event.BLOCKED, {State.QUEUED}, State.BLOCKED),
     (Event.ADOPTED, {State.QUEUED}, State.STORED),
     (Event.ACCEPTED, {State.SENDING}, State.STORED),
     (Event.REFUSED, {State.SENDING}, State.BLOCKED),

@@ -133,7 +133,7 @@ def begin(s: Scenario, w: World, f: int) -> Step:
             return f"{label(f)} takes asset {i} instead of sending", happen(w, f, Event.ADOPTED, asset=i, adopted=True)
     no = w.posts + 1
     w = w._replace(attempts=(*w.attempts, Attempt(no, f)), posts=no)
-    return f"{label(f)} is sent, attempt {no}", happen(w, f, Event.CLAIMED, last=no)
+    return f"{label(f)} is sent, attempt {no}", happen(w, f, Event.BEGUN, last=no)
 
 
 def may_be_made_by_open(s: Scenario, w: World, made: Made) -> bool:

@@ -170,7 +170,7 @@ def sight(s: Scenario, w: World, a: Attempt, shown: tuple[int, bool], order: tup
         asset,
         owned="an owned asset is not adopted" not in s.without and bool(owners(w, i)),
         before="what was there before proves nothing" not in s.without and before,
-        claimed=(named and "a name points to its attempt" not in s.without)
+        contested=(named and "a name points to its attempt" not in s.without)
         or (flying and "an unanswered attempt keeps its asset" not in s.without),
         named=may_be(mine, made.name),
         unsure=unsure and "a name of two uploads proves neither" not in s.without,

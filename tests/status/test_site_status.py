@@ -16,12 +16,12 @@ from assetsync.model import State
 from assetsync.status.document import as_object
 from assetsync.status.sentences import (
     adopted_differing,
+    headline,
     is_command,
     leftovers,
     next_step,
     no_room,
     scanned,
-    verdict,
     waiting,
 )
 from assetsync.status.site_status import Level, read_status
@@ -155,7 +155,7 @@ def test_verdict_is_one_sentence_and_one_level(shown, happened, level, sentence)
     for step in happened:
         step(shown.world)
     status = shown.status()
-    assert (status.level, verdict(status)) == (level, sentence)
+    assert (status.level, headline(status)) == (level, sentence)
     assert as_object(status)["verdict"] == sentence
 
 
@@ -173,8 +173,8 @@ def test_idle_site_is_in_sync_since_last_scan(shown, age, said):
     scan = datetime(2026, 11, 20 if age > 86400 else 23, 23, 45, tzinfo=UTC).timestamp()
     shown.world.ledger.runs.scanned(LastScan(scan, complete=True, unreadable=0), 0.1)
     status = replace(shown.status(), at=scan + age, running=False)
-    assert verdict(status) == f"in sync at the last scan, {said}: 1 file verified"
-    assert verdict(replace(status, running=True)) == "in sync: 1 file verified"
+    assert headline(status) == f"in sync at the last scan, {said}: 1 file verified"
+    assert headline(replace(status, running=True)) == "in sync: 1 file verified"
     assert (as_object(status)["in_sync"], as_object(status)["scan_age_seconds"]) == (True, max(0, age))
 
 
@@ -183,7 +183,7 @@ def test_file_moved_in_scan_is_not_unreadable(shown):
     runs = shown.world.ledger.runs
     runs.scanned(runs.last_scan()._replace(unreadable=5, moved=4), 0.1)
     status = shown.status()
-    assert verdict(status) == "Action needed: 1 path unreadable."
+    assert headline(status) == "Action needed: 1 path unreadable."
     assert scanned(status).endswith(
         ", not complete, 4 moved or replaced meanwhile, 1 unreadable: assetsync check lists them"
     )
@@ -194,13 +194,13 @@ def test_unscheduled_readback_is_not_pending(shown):
     world = shown.world
     world.write("s")
     world.scan_and_send()
-    assert (world.row("s").state, verdict(shown.status())) == (State.STORED, "In progress: 1 pending.")
+    assert (world.row("s").state, headline(shown.status())) == (State.STORED, "In progress: 1 pending.")
     status = replace(shown.status(), reads_back=False)
-    assert verdict(status) == "1 stored, not read back: schedule.verify and schedule.index are off."
+    assert headline(status) == "1 stored, not read back: schedule.verify and schedule.index are off."
     assert (status.pending, status.in_sync, status.level) == (1, False, Level.UNDER_WAY)
     assert "stored: 1, not read back: schedule.verify and schedule.index are off" in list(leftovers(status))
     queued(world)
-    assert verdict(replace(shown.status(), reads_back=False)).startswith(
+    assert headline(replace(shown.status(), reads_back=False)).startswith(
         "In progress: 1 pending, 1 stored, not read back"
     )
 
@@ -210,7 +210,7 @@ def test_abandoned_run_ranks_below_manual(shown):
     blocked(world)
     queued(world)
     status = replace(shown.status(), ended_by=Pause(1, 0.0, "unreachable", "x", world.clock.now() - 300), paused=None)
-    assert verdict(status) == (
+    assert headline(status) == (
         "Action needed: 1 blocked. The last run ended 5 min ago (the service cannot be reached); 1 pending."
     )
 
@@ -220,14 +220,14 @@ def test_deleted_index_allows_no_idle_verdict(shown):
     shown.world.ledger.set_fact("index_stopped", "after searchIndex 5 of 5 were gone")
     status = shown.status()
     assert (status.level, status.in_sync) == (Level.NEEDS_YOU, True)
-    assert verdict(status) == "Action needed: indexing stopped."
+    assert headline(status) == "Action needed: indexing stopped."
 
 
 def test_full_disk_allows_no_idle_verdict(shown):
     verified(shown.world)
     status = replace(shown.status(), without_room="the disk of /var/lib/assetsync has 12 KB left")
     assert (status.level, status.in_sync) == (Level.NEEDS_YOU, False)
-    assert verdict(status) == "Action needed: ledger disk full."
+    assert headline(status) == "Action needed: ledger disk full."
     assert [line.split(":")[0].strip() for line in no_room(status)] == [
         "ledger",
         "free space; nothing is lost, and sending resumes by itself",

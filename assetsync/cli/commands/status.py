@@ -24,6 +24,7 @@ from assetsync.status.document import as_object
 from assetsync.status.sentences import (
     adopted_differing,
     counted,
+    headline,
     held_by_doubts,
     leftovers,
     missing_folders,
@@ -35,7 +36,6 @@ from assetsync.status.sentences import (
     unsettled,
     uploaded,
     vanished,
-    verdict,
     waiting,
 )
 from assetsync.status.site_status import Level, SiteStatus, read_status
@@ -97,7 +97,7 @@ def _object(look: _Look) -> dict[str, Any]:
 
 def _lines(look: _Look) -> Iterator[str]:
     status = look.status
-    yield f"{status.site}: {verdict(status)}"
+    yield f"{status.site}: {headline(status)}"
     yield counted(status)
     yield uploaded(status)
     longest = waiting(status)
@@ -169,7 +169,7 @@ def _watch(config: SiteConfig, *, as_json: bool) -> None:
             time.sleep(_EVERY)
             look = _look(config)
     if screen is not None:
-        write(f"{look.status.site}: {verdict(look.status)}")
+        write(f"{look.status.site}: {headline(look.status)}")
 
 
 def _screen() -> "Live":

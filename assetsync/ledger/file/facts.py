@@ -28,7 +28,7 @@ KINDS = "kinds"
 LAYOUT = "mappings"
 """The fact that maps each mapped folder to the folder of the service that its files go to."""
 
-LISTED = "mappings_listed"
+LAYOUT_LISTED = "mappings_listed"
 """The fact that holds the same of the configuration, before the files followed it."""
 
 

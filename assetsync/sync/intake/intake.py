@@ -195,7 +195,7 @@ class Intake:
             for seen in look(scan_diff):
                 if seen.is_sidecar:
                     sidecar_diff.see(seen)
-                    if sidecar_diff.held >= _BATCH:
+                    if sidecar_diff.pending >= _BATCH:
                         self._flush()
                         sidecar_diff.flush(dry_run=dry_run)
                     continue
@@ -214,8 +214,8 @@ class Intake:
             scan_diff.close()
         self._flush()
         sidecar_diff.flush(dry_run=dry_run)
-        result.scanned += scan_diff.left_out
-        result.unchanged += scan_diff.left_out
+        result.scanned += scan_diff.skipped_unchanged
+        result.unchanged += scan_diff.skipped_unchanged
         return result
 
     def decide_missing(self, result: ScanResult) -> list[bytes]:
@@ -307,12 +307,12 @@ class Intake:
         stat = FileStat(*seen.stat)
         folder = self._folders[seen.mapping]
         change = compare(stat, folder, FileStat(*row.stat) if row else None, row.destfolderid if row else None)
-        if change is Change.UNCHANGED or (change is Change.REMAPPED and self._stays(seen, row, folder, result)):
+        if change is Change.UNCHANGED or (change is Change.REMAPPED and self._keep_or_remap(seen, row, folder, result)):
             self.settling.forget(seen.path)
             return
         if row is None and has_room(result.arrived):
             result.arrived[seen.path] = Looks(stat.size, stat.mtime_ns, stat.inode)
-        if row is None and self._has_asides and self._is_taken_over(seen, stat, folder, result):
+        if row is None and self._has_asides and self._count_takeover(seen, stat, folder, result):
             self.settling.forget(seen.path)
             return
         if self._planned is not None:
@@ -333,7 +333,7 @@ class Intake:
         block = None if stat.size else EMPTY
         self._batch.append(NewVersion(seen.path, stat, folder, name, row.id if row else None, block))
 
-    def _is_taken_over(self, seen: Seen, stat: FileStat, folder: str, result: ScanResult) -> bool:
+    def _count_takeover(self, seen: Seen, stat: FileStat, folder: str, result: ScanResult) -> bool:
         """Return whether a file that is mapped again, and was sent to another folder, must wait for a person."""
         if not self._ledger.versions.was_sent_elsewhere(seen.path, stat, folder):
             return False
@@ -341,7 +341,7 @@ class Intake:
         # A single look does not know how many such files there are; the next scan counts them.
         return self._is_looking or not self._guard.allows_takeover(seen.mapping, result.taken_over[seen.mapping])
 
-    def _stays(self, seen: Seen, row: Known | None, folder: str, result: ScanResult) -> bool:
+    def _keep_or_remap(self, seen: Seen, row: Known | None, folder: str, result: ScanResult) -> bool:
         """Return True if a file is not to be sent to the other folder that its mapping points to now."""
         if seen.mapping in self._guard.frozen:
             result.unchanged += 1

@@ -75,7 +75,7 @@ class ScanDiff:
         self._known = next(self._recorded, None)
         self._found: list[CachedFolder] = []
         self._outdated: list[bytes] = []
-        self.left_out = 0
+        self.skipped_unchanged = 0
         """The number of files that were not yielded because they are unchanged."""
 
     def row(self, path: bytes) -> Known | None:
@@ -120,7 +120,7 @@ class ScanDiff:
         self._ranges.append((first, until, None if unchanged is None else folder))
         if unchanged is not None and unchanged.files:
             if first == folder:
-                self.left_out += unchanged.files
+                self.skipped_unchanged += unchanged.files
             whole = first == folder and until == (folder[:-1] + b"0" if folder else None)
             # With subfolders between the files, the number of files in each range is unknown.
             self._expected = self._expected + unchanged.files if whole and self._expected is not None else None

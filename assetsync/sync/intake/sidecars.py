@@ -281,7 +281,7 @@ class SidecarDiff:
                 self._missing(path)
 
     @property
-    def held(self) -> int:
+    def pending(self) -> int:
         """The number of changes that are not yet written."""
         return len(self._changes)
 

@@ -86,7 +86,7 @@ class Looker:
                 files.append(path)
         return queued + self._intake.look(*files) + self._intake.look_again(_AT_A_TIME)
 
-    def saw_a_sidecar(self) -> bool:
+    def take_saw_sidecar(self) -> bool:
         """Return whether a sidecar was looked at since the last call."""
         was, self._sidecar_seen = self._sidecar_seen, False
         return was

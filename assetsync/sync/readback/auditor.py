@@ -18,7 +18,7 @@ from assetsync.core.read_back import NEVER_PROCESSED, Expected, Reading, compare
 from assetsync.core.states import Event
 from assetsync.ledger.assets import Change
 from assetsync.ledger.audits import begin
-from assetsync.ledger.doubts import LeftBy
+from assetsync.ledger.doubts import MayHaveStored
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.repair import GOES_ON
 from assetsync.ledger.rows import FileRow
@@ -103,7 +103,7 @@ class Auditor:
         self._sent_metadata.record()
         return strangers
 
-    def _explain(self, assets: list[Asset], uploads: list[LeftBy], began: float, result: AuditCounts) -> None:
+    def _explain(self, assets: list[Asset], uploads: list[MayHaveStored], began: float, result: AuditCounts) -> None:
         """Record assets that no row owns; assets of old versions and explained assets keep their explanation."""
         if not assets:
             return

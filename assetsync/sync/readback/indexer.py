@@ -72,7 +72,7 @@ class Indexer:
         if self._interval is None or self.stopped:
             return 0
         now = self._clock.now()
-        if self._look_again_at is not None and self._clock.steady() >= self._look_again_at and self._was_wiped():
+        if self._look_again_at is not None and self._clock.steady() >= self._look_again_at and self._stop_if_wiped():
             return 0
         if self.rest() > 0:
             return 0
@@ -81,7 +81,7 @@ class Indexer:
         rows = self._ledger.assets.to_index(now, now - self._interval, again, BATCH_COUNT + 1)
         # A step makes one call, with a check before and after it.
         ids = next(batches(row.assetid for row in rows if row.assetid is not None), [])
-        if not ids or self._was_wiped():
+        if not ids or self._stop_if_wiped():
             return 0
         sample = self._sample(set(ids))
         # Commit the sample before the call: if the process dies during the call, the next start checks the sample.
@@ -91,7 +91,7 @@ class Indexer:
         self._has_more = len(rows) > len(ids)
         self._ledger.assets.asked([row.id for row in rows if row.assetid in ids], now)
         log.info("asked for indexing", assets=len(ids))
-        if not self._was_wiped():
+        if not self._stop_if_wiped():
             # Check again after an interval: the work that the call started may not have ended yet.
             self._look_again_at = self._clock.steady() + self._interval
         return len(ids)
@@ -109,7 +109,7 @@ class Indexer:
             sample += sorted(by_id(self._service, ours))
         return sample
 
-    def _was_wiped(self) -> bool:
+    def _stop_if_wiped(self) -> bool:
         """Check the sample of the last call; stop indexing for good if more than half of it left the index alone.
 
         Raise ServiceError if the service does not answer; then nothing is decided.

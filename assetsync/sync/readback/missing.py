@@ -89,14 +89,14 @@ class MissingAssets:
             return
         if 0 < lost <= most:
             rows = (*audits.unmet(here, audit, _IDS), *audits.unmet(away, audit, _IDS))
-            if not self._is_believed(lost, {row.assetid for row in rows}, result):
+            if not self._believe_or_brake(lost, {row.assetid for row in rows}, result):
                 return
         for unmet in (here, away):
             case.give_up(unmet)
         # Withdraw the operator's release of the brake: it was meant for this audit and not for the next one.
         self._brake_control.withdraw(_KIND, result.folder)
 
-    def _is_believed(self, lost: int, ids: Collection[str | None], result: AuditCounts) -> bool:
+    def _believe_or_brake(self, lost: int, ids: Collection[str | None], result: AuditCounts) -> bool:
         """Return whether a small number of missing assets is plausible.
 
         A key that lost a permission, or a database that is being restored, makes every folder look empty. Raises

@@ -323,7 +323,7 @@ class Verifier:
         gap = max(UNSEEN_PATIENCE / 2, 3 * self._longest)
         grace = kept.answered(steady, steady, self._clock.boot(), UNSEEN_PATIENCE, gap=gap)
         if grace.over(UNSEEN_PATIENCE):
-            if self._lies_elsewhere(row, now):
+            if self._judge_elsewhere(row, now):
                 return
             was = f"the service gave the id {row.assetid} but"
             if row.id_from == "adopted":
@@ -340,7 +340,7 @@ class Verifier:
         }  # fmt: skip
         self._ledger.assets.apply_all([(row, None, columns)], now)
 
-    def _lies_elsewhere(self, row: FileRow, now: float) -> bool:
+    def _judge_elsewhere(self, row: FileRow, now: float) -> bool:
         """Look up an asset in all folders and judge it there; return True if it was found or the look-up failed."""
         try:
             shown = named(self._service, names_of(self._ledger, row))

@@ -12,7 +12,7 @@ from assetsync.core.backoff import LONGEST, WELL_WITHIN
 from assetsync.core.doubt import MOST_NAMED, UNPROCESSED_PATIENCE
 from assetsync.core.kinds import PATIENCE, PAUSE
 from assetsync.core.names import printable
-from assetsync.core.settled import EMPTY, KEEPS_CHANGING, MOST_CUTS, rest_after, rested
+from assetsync.core.settled import EMPTY, KEEPS_CHANGING, MOST_CUTS, rest_after, unchanged_for
 from assetsync.ledger.rows import FileRow
 from assetsync.model import FileStat
 from assetsync.sync.upload.facts import (
@@ -131,7 +131,7 @@ def _rested(facts: Facts) -> Decision | Gather | None:
     if rest.seconds <= settle <= LONGEST and not rest.is_blocked:
         # A file is queued only once it has rested for `settle`, so it has rested long enough.
         return None
-    wait = rest.seconds - rested(row.stat, row.queued_at, facts.past_uploads, now)
+    wait = rest.seconds - unchanged_for(row.stat, row.queued_at, facts.past_uploads, now)
     if wait <= 0:
         return None
     if rest.is_blocked:

@@ -77,7 +77,7 @@ class Dedupe:
             asset = self._not_anothers(row, md5)
         if asset is not None:
             assetid = asset.assetid
-            return ListedAgain(assetid) if self._is_listed_again(row, assetid) else EqualAsset(assetid)
+            return ListedAgain(assetid) if self._list_again_if_missed(row, assetid) else EqualAsset(assetid)
         # A restored ledger does not know the uploads made after its copy, nor the bytes of the uploads in flight then.
         # Of two such assets one may be this file's: once the upload is decided, the other is adopted.
         other = self._equal_content.may_have_stored_it(row, md5)
@@ -120,7 +120,7 @@ class Dedupe:
             return NothingEqual()
         first = found[0]
         other = None if first.is_exact else self._equal_content.open_upload_shown_as(row, first.name)
-        if other is None and self._is_listed_again(row, first.assetid):
+        if other is None and self._list_again_if_missed(row, first.assetid):
             return ListedAgain(first.assetid)
         if other is None and self.adopt_resembling and self._fits_one(row, found):
             return EqualAsset(first.assetid, by_name=True)
@@ -130,7 +130,7 @@ class Dedupe:
         first, *others = found
         return first.is_exact or (not others and self._equal_content.is_only_match(row, first.name))
 
-    def _is_listed_again(self, row: FileRow, assetid: str) -> bool:
+    def _list_again_if_missed(self, row: FileRow, assetid: str) -> bool:
         """List the folder again if its newest audit did not show an asset seen before; return whether that was done.
 
         Somebody may have deleted the asset: if it were adopted, it would never be found.

@@ -124,7 +124,7 @@ class FolderListing:
                 if not self.is_listed(destfolderid):
                     asks = self._list(destfolderid)
         if destfolderid in self._ledger.reports.unlisted():
-            self._ledger.queue.listed(destfolderid)
+            self._ledger.queue.release_unlisted(destfolderid)
         self._known[destfolderid] = asks
 
     def list_after_audit(self, destfolderid: str) -> bool:
@@ -201,7 +201,7 @@ class FolderListing:
             self._tried[folder] = ended + min(_QUICK, ended - now)
             return
         self._folder_backoff.answered(folder)
-        self._ledger.queue.listed(folder)
+        self._ledger.queue.release_unlisted(folder)
         log.info("can be listed again", destfolderid=folder)
 
     def report_slow(self) -> None:
@@ -229,7 +229,7 @@ class FolderListing:
                 was_reported = destfolderid in self._slow
                 self._slow.discard(destfolderid)
             if was_reported:
-                self._ledger.queue.listed(destfolderid)
+                self._ledger.queue.release_unlisted(destfolderid)
                 log.info("listing ended", destfolderid=destfolderid)
 
     @contextmanager
@@ -242,7 +242,7 @@ class FolderListing:
         try:
             yield
             if destfolderid in self._folder_backoff:
-                self._ledger.queue.listed(destfolderid)
+                self._ledger.queue.release_unlisted(destfolderid)
                 self._folder_backoff.answered(destfolderid)
         except ServiceError as error:
             listed = self._listed.get(destfolderid)

@@ -111,4 +111,4 @@ def test_question_waits_until_rivals_are_manual(make_world):
     one = candidates.begin(next(doubt for doubt in doubts.due(world.clock.now() + 60) if doubt.attempt.id == 1))
     candidates.keep([one], [shown(world, "F1", name="b.jpg")], "F1")
     (sight,) = candidates.of(one, doubts.newest_attempt())
-    assert (sight.claimed, sight.asked) == (True, False)
+    assert (sight.contested, sight.asked) == (True, False)
