@@ -560,6 +560,8 @@ def test_unreadable_file_in_flight_is_sent(place, make_front):
 def test_vanished_file_in_flight_is_sent(place, make_front):
     front = make_front(place)
     place.write("b.bin", b"small")
+    # It is stored before, because the next upload follows the script.
+    place.reconcile(wait=0)
     content = random_bytes(LARGE)
     path = place.write("a.bin", content)
 
