@@ -4,7 +4,7 @@ import pytest
 
 from assetsync.errors import OutOfResources
 from assetsync.model import State
-from assetsync.status.sentences import verdict
+from assetsync.status.sentences import headline
 from assetsync.status.site_status import read_status
 from assetsync.sync.upload.queue import Step
 from tests.scarcity import no_descriptors
@@ -46,7 +46,7 @@ def test_lack_of_descriptors_is_the_pause_in_status(queued):
         queued.site.runtime_state.note()
     status = read_status(queued.config(), queued.ledger, queued.clock.now())
     assert status.paused.reason == "out_of_resources"
-    assert "(the process lacks file descriptors or memory)" in verdict(status)
+    assert "(the process lacks file descriptors or memory)" in headline(status)
 
 
 def test_half_as_many_workers_run_after_a_lack(make_world):

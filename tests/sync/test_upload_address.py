@@ -3,7 +3,7 @@
 import pytest
 
 from assetsync.model import AddressProbe
-from assetsync.status.sentences import leftovers, verdict
+from assetsync.status.sentences import headline, leftovers
 from assetsync.status.site_status import Level, read_status
 
 WRONG = AddressProbe(is_right=False, detail="the answer was an HTML page, not the service's XML")
@@ -38,7 +38,7 @@ def test_wrong_address_is_reported(astray):
     found = status(astray)
     address = astray.site.config.service.upload_url
     assert found.level is Level.NEEDS_YOU
-    assert verdict(found) == "Action needed: wrong upload address. 1 in doubt."
+    assert headline(found) == "Action needed: wrong upload address. 1 in doubt."
     named = f"service.upload_url: what answers at {address} is not the upload operation of the service: {WRONG.detail}"
     lines = list(leftovers(found))
     assert lines[lines.index(f"wrong upload address: {named}") + 1].startswith("    correct service.upload_url")

@@ -14,7 +14,7 @@ from assetsync.core.notices import Kind
 from assetsync.notify.notifications import current_problems
 from assetsync.reconcile.report import dry_run
 from assetsync.status.document import as_object
-from assetsync.status.sentences import vanished, verdict
+from assetsync.status.sentences import headline, vanished
 from assetsync.status.site_status import read_status
 from assetsync.sync.intake import renames
 
@@ -44,7 +44,7 @@ def status(world):
 def test_no_scan_is_reported_that_missed_nothing(filled):
     assert filled.scan().vanished == 0
     assert list(vanished(status(filled))) == []
-    assert "vanished" not in verdict(status(filled))
+    assert "vanished" not in headline(status(filled))
 
 
 def test_vanished_files_are_named_by_folder(filled):
@@ -63,15 +63,15 @@ def test_vanished_files_are_named_by_folder(filled):
 def test_verdict_with_vanished_files_is_punctuated(filled):
     remove(filled, "F1", 10)
     filled.scan()
-    assert re.fullmatch(r"In progress: 20 pending\. 10 files vanished, [^.;]+ UTC\.", verdict(status(filled)))
+    assert re.fullmatch(r"In progress: 20 pending\. 10 files vanished, [^.;]+ UTC\.", headline(status(filled)))
     filled.live(600)
-    assert re.fullmatch(r"in sync: 20 files verified; 10 files vanished, [^.;]+ UTC", verdict(status(filled)))
+    assert re.fullmatch(r"in sync: 20 files verified; 10 files vanished, [^.;]+ UTC", headline(status(filled)))
 
 
 def test_few_vanished_files_stay_out_of_the_verdict(filled):
     remove(filled, "F1", 9)
     assert filled.scan().vanished == 9
-    assert "vanished" not in verdict(status(filled))
+    assert "vanished" not in headline(status(filled))
     assert next(vanished(status(filled))).startswith("vanished in the last 7 days: 9 files;")
 
 
