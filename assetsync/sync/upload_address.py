@@ -35,10 +35,9 @@ class UploadAddressCheck:
             # Without a record, an earlier release accepted what was uploaded, at this address as far as is known.
             known = UploadAddress(self._address, 0 if known is None else uploads)
             runs.note_upload_address(known)
-        if uploads > known.uploads or (self._ledger.doubts.count() and known.account == self._service.account):
-            self._is_over = True
-        elif self._ledger.doubts.count():
-            self._is_over = True
+        was_accepted = uploads > known.uploads
+        self._is_over = was_accepted or self._ledger.doubts.count() > 0
+        if self._is_over and not was_accepted and known.account != self._service.account:
             self._probe(known)
 
     def _probe(self, known: UploadAddress) -> None:
