@@ -14,7 +14,7 @@ from assetsync.cli.entry import run_as
 from assetsync.cli.finding import Finding, Level, of_error
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
-from assetsync.core.brake_hints import released_by
+from assetsync.core.brakes import released_by
 from assetsync.errors import LedgerDenied, LedgerError, LedgerMissing
 from assetsync.ledger.file.database import holder_of
 from assetsync.ledger.file.facts import ROOT, SERVICE

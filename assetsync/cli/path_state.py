@@ -1,7 +1,6 @@
 """What the tree, configuration and ledger know of one path, as values: also when it is sent, and why not earlier.
 
-Printing them is left to `explain`; the file's own reasons to wait are left to `sync.upload.decide`. The
-service is not asked.
+Printing them is left to `explain`, and why a version waits to `sync.upload.next_try`. The service is not asked.
 """
 
 import stat
@@ -10,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 from assetsync.clock import SystemClock
@@ -17,23 +17,19 @@ from assetsync.config import SiteConfig, mappings
 from assetsync.config.models import Schedule
 from assetsync.core.mapping import IgnoreRules, Mappings, Plan
 from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX, folder_sidecars, is_sidecar_name, sidecar_for
-from assetsync.core.settled import KEEPS_CHANGING
 from assetsync.errors import FileUnreadable, RootMissing, SidecarError, TreeError
-from assetsync.ledger.file.database import holder_of, is_sent_by_hand
+from assetsync.ledger.file.database import holder_of
 from assetsync.ledger.folders import Hold
 from assetsync.ledger.ledger import Ledger, read_ledger
 from assetsync.ledger.reports import Brake
 from assetsync.ledger.rows import AttemptRow, FileRow
-from assetsync.ledger.runs import Pause
 from assetsync.model import Mapping, State, Wanted
 from assetsync.parts import make_preview, make_tree
 from assetsync.sync.brakes import subject_of
 from assetsync.sync.intake.sidecars import Sidecars
-from assetsync.sync.upload.decide import Block, Wait
 from assetsync.sync.upload.kinds import Kinds
-from assetsync.sync.upload.limits import DoubtLimit
-from assetsync.sync.upload.preview import Preview
-from assetsync.text import amount, decoded, moment, on_the_wall, printable
+from assetsync.sync.upload.next_try import NextTry, Waits, next_try
+from assetsync.text import amount, decoded, moment, printable
 
 _ATTEMPTS = 20
 _OF_A_MAPPING = ("destfolderid", "takeover")
@@ -52,9 +48,6 @@ _KIND_FROM = {
     "learned": "learned from the answers of the service",
     "guessed": "guessed by the ending of its name",
 }
-
-
-_INTERRUPTED = "assetsync run, or assetsync reconcile, looks up whether it arrived"
 
 
 class Disk(NamedTuple):
@@ -104,21 +97,6 @@ class SidecarReport:
             "sets": self.sets,
             "sidecar_error": self.mistake,
         }
-
-
-class NextTry(NamedTuple):
-    """The next automatic step for a version: its earliest time (seconds since the epoch), and what it waits for.
-
-    `reason` is a word and `why` a sentence, both None if it only waits for its time. `is_timed` is False if nobody
-    knows when the wait ends. `most_before` is the maximum number of files that are sent before it
-    (`QueueFolders.most_before`), None if it waits for more than its turn.
-    """
-
-    at: float
-    reason: str | None = None
-    why: str | None = None
-    is_timed: bool = True
-    most_before: int | None = None
 
 
 class Version(NamedTuple):
@@ -171,8 +149,10 @@ def read_path_state(config: SiteConfig, path: bytes) -> PathState:
         rows, brakes, holds = ledger.reports.of_path(path), ledger.reports.brakes(), ledger.reports.holds(now)
         sends = holder_of(ledger.store.path).sends
         pause = ledger.runs.pause_at_hand() if sends else None
-        waits = _Waits(config, ledger, now, brakes, holds, sends, pause, make_preview(config, ledger, SystemClock()))
-        versions = [Version(row, ledger.doubts.attempts(row.id, _ATTEMPTS), _next_try(row, waits)) for row in rows]
+        preview = make_preview(config, ledger, SystemClock())
+        read_back = partial(_next_read_back, ledger, config.schedule)
+        waits = Waits(config, ledger, now, brakes, holds, sends, pause, preview, read_back)
+        versions = [Version(row, ledger.doubts.attempts(row.id, _ATTEMPTS), next_try(row, waits)) for row in rows]
         below = None if rows else _below(ledger, path, is_there=is_folder)
     subject = None if mapping is None else subject_of(mapping)
     asking = (brake for brake in brakes if brake.kind in _OF_A_MAPPING and brake.subject == subject)
@@ -290,107 +270,11 @@ def _prospect(state: PathState, brakes: Sequence[Brake], settle: float, *, sends
     return f"the ledger does not know it yet: {then if sends else 'the next run records it'}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Waits:
-    """What versions may wait for; `sends`: whether a process sends now, `pause` is its pause."""
-
-    config: SiteConfig
-    ledger: Ledger
-    now: float
-    brakes: Sequence[Brake]
-    holds: dict[str, Hold]
-    sends: bool
-    pause: Pause | None
-    preview: Preview
-
-
-def _next_try(row: FileRow, waits: _Waits) -> NextTry | None:
-    """Return the next automatic step for a version; None if there is none."""
-    if row.state is State.SENDING:
-        return None if _is_sent(row, waits) else NextTry(waits.now, "interrupted", _INTERRUPTED, is_timed=False)
-    if row.state is State.IN_DOUBT:
-        attempt = waits.ledger.doubts.of(row.id)
-        if attempt is None:
-            return None
-        if waits.pause is None or attempt.look_at > waits.now:
-            return NextTry(attempt.look_at)
-        # It is due and was not looked up: the pause is not for uploads alone.
-        return NextTry(attempt.look_at, *_answered_again(row, waits.pause), is_timed=False)
-    if row.wanted is not Wanted.YES:
-        return None
-    if row.state is State.BLOCKED and row.reason == KEEPS_CHANGING:
-        return NextTry(row.due_at, KEEPS_CHANGING, "if it does not change before")
-    if row.state is State.STORED:
-        return _read_back(waits.ledger, row, waits.config.schedule)
-    return _upload(row, waits) if row.state is State.QUEUED else None
-
-
-def _is_sent(row: FileRow, waits: _Waits) -> bool:
-    """Return whether a process may be sending the version now: the one that holds the ledger, or one by hand."""
-    attempt = None if waits.sends else waits.ledger.doubts.of(row.id)
-    return waits.sends or (attempt is not None and is_sent_by_hand(waits.ledger.store.path, attempt.boundary))
-
-
-def _upload(row: FileRow, waits: _Waits) -> NextTry:
-    """Return when a queued version is sent."""
-    window, hold = waits.config.upload.window, waits.holds.get(row.destfolderid)
-    due = row.due_at if hold is None else max(waits.now, row.due_at, hold.until)
-    stopped = _stopped(row, waits)
-    opens = None if window is None else window.opens(max(waits.now, due))
-    if stopped is not None:
-        return NextTry(due if opens is None else opens, *stopped, is_timed=False)
-    if opens is not None:
-        return NextTry(opens, "window", f"when upload.window opens ({on_the_wall(opens)})")
-    if hold is not None:
-        return NextTry(due, hold.reason, f"when folder {printable(row.destfolderid)} is tried again")
-    return _decided(row, due, waits)
-
-
-def _decided(row: FileRow, due: float, waits: _Waits) -> NextTry:
-    """Return what would become of a version if its turn came now."""
-    match waits.preview.of(row):
-        case Wait(until, why):
-            return NextTry(max(due, until), "waits", why)
-        case Block(reason, detail):
-            return NextTry(due, reason, f"it will be blocked: {printable(detail)}")
-        case _:
-            most_before = waits.ledger.queue_folders.most_before(row, waits.now, mappings(waits.config))
-            return NextTry(due, most_before=most_before)
-
-
-def _stopped(row: FileRow, waits: _Waits) -> tuple[str, str] | None:
-    """Return what stops the upload of a version, in a word and a sentence; None if it only waits for its time."""
-    if waits.brakes:
-        return "brake", f"once brake {waits.brakes[0].id} is released: assetsync status tells why it is pulled"
-    if waits.pause is not None:
-        return _answered_again(row, waits.pause)
-    other = waits.ledger.queue.behind(row)
-    if other is not None:
-        return "doubts", f"once the upload of {printable(other.path)} is decided: assetsync doubt list"
-    limits = DoubtLimit.of(waits.config, waits.ledger.doubts, SystemClock()).count()
-    # Files that were tried before have the lower limit of a folder; the rest of the limit is for newly saved files.
-    held = limits.held_for_waiting if row.attempts else limits.held
-    if limits.is_full:
-        into = ""
-    elif row.destfolderid in held:
-        into = f" into folder {row.destfolderid}"
-    else:
-        return None
-    return "doubts", f"once some of the uploads in doubt{into} are decided: assetsync doubt list"
-
-
-def _answered_again(row: FileRow, pause: Pause) -> tuple[str, str]:
-    known = f": {printable(pause.detail)}" if pause.detail not in (row.detail or "") else ""
-    return pause.reason, f"once the service answers as it should{known}"
-
-
-def _read_back(ledger: Ledger, row: FileRow, times: Schedule) -> NextTry | None:
-    """Return when a stored version is read back: at the next run of the index or the verify job after it is due."""
+def _next_read_back(ledger: Ledger, times: Schedule) -> float | None:
+    """Return the next run of the index or the verify job, in seconds since the epoch; None if neither is scheduled."""
     from assetsync.daemon.schedule import next_run  # noqa: PLC0415 - slow to load, and rarely needed
 
     last = ledger.runs.last()
-    runs = [
-        next_run(when, last[job].at if job in last else None)
-        for job, when in (("index", times.index), ("verify", times.verify))
-    ]
-    return NextTry(max(row.due_at, min(at for at in runs if at is not None))) if any(runs) else None
+    jobs = (("index", times.index), ("verify", times.verify))
+    runs = [next_run(when, last[job].at if job in last else None) for job, when in jobs]
+    return min((at for at in runs if at is not None), default=None)

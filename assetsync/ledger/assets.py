@@ -13,8 +13,8 @@ from assetsync.core.backoff import LONGEST
 from assetsync.core.read_back import LOOK_AGAIN, NEVER_PROCESSED
 from assetsync.core.states import Event
 from assetsync.ledger.file.database import Database
-from assetsync.ledger.repair import MISSING
 from assetsync.ledger.rows import (
+    MISSING,
     FileRow,
     apply,
     close_attempts,

@@ -8,7 +8,7 @@ import sqlite3
 from functools import lru_cache
 from operator import attrgetter
 
-from assetsync.core.doubt import took_at_most
+from assetsync.core.doubt_grace import took_at_most
 from assetsync.core.states import Event, Facts
 from assetsync.ledger.file.database import Database, is_sent_by_hand
 from assetsync.ledger.file.group_commit import Pending

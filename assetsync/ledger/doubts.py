@@ -1,24 +1,25 @@
 """Open doubts: list the look-ups that are due, record what a look-up showed, and end a doubt.
 
-The decision is left to `core.doubt`; sending the look-ups is left to `sync.doubts`.
+The decision is left to `core.doubt`; sending the look-ups is left to `sync.doubts`. The assets that look-ups show are
+recorded by `ledger.sightings`.
 """
 
 import json
 import sqlite3
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from assetsync.core.backoff import LONGEST
-from assetsync.core.doubt import Grace, Judgement, Looked, Verdict
+from assetsync.core.doubt import Judgement, Verdict
+from assetsync.core.doubt_grace import Grace, Looked
 from assetsync.core.outcome import UNREADABLE_WHILE_SENT
 from assetsync.core.states import Event
 from assetsync.ledger.file.database import ANY_OF, Database
 from assetsync.ledger.file.facts import ACCOUNT, set_fact
-from assetsync.ledger.repair import MISSING
 from assetsync.ledger.rows import (
     ATTEMPT_COLUMNS,
+    MISSING,
     NEW_SPAN,
     AttemptRow,
     FileRow,
@@ -28,7 +29,8 @@ from assetsync.ledger.rows import (
     read_file,
 )
 from assetsync.ledger.runs import count_upload
-from assetsync.model import Asset, SentExtent, Wanted
+from assetsync.ledger.sightings import explain
+from assetsync.model import SentExtent, Wanted
 
 # The same words as in the condition of the index `attempts_waived`, so that SQLite uses it.
 _WAIVED = "{0}.result <> 'accepted' AND {0}.result IN ('absent', 'resolved', 'sent_again')"
@@ -232,26 +234,6 @@ class Doubts:
         sql = f"SELECT assetid FROM files WHERE state NOT IN ('superseded', 'gone') AND assetid {ANY_OF}"
         return set(self._store.column(sql, json.dumps([*assetids])))
 
-    def history(self, assetids: Collection[str]) -> dict[str, set[str | None]]:
-        """Return the digests of the versions that once had these ids; None for a version that was never hashed.
-
-        The ids belong to versions at rest, or to assets that an operator had replaced by another upload.
-        """
-        digests: defaultdict[str, set[str | None]] = defaultdict(set)
-        sql = (
-            f"SELECT assetid, md5 FROM files WHERE state IN ('superseded', 'gone') AND assetid {ANY_OF}"
-            f" UNION ALL SELECT assetid, md5 FROM sightings WHERE why = 'replaced' AND assetid {ANY_OF}"
-        )
-        ids = json.dumps([*assetids])
-        for assetid, md5 in self._store.rows(sql, ids, ids):
-            digests[assetid].add(md5)
-        return digests
-
-    def recorded(self, assetids: Collection[str]) -> set[str]:
-        """Return the ids recorded as damaged: a damaged asset is the proof of one attempt and of no other."""
-        sql = f"SELECT assetid FROM sightings WHERE why = 'damaged' AND assetid {ANY_OF}"
-        return set(self._store.column(sql, json.dumps([*assetids])))
-
     def left_in(self, folder: str, since: float) -> list[MayHaveStored]:
         """Return the uploads into a folder that may have created an asset there, whole or cut.
 
@@ -286,28 +268,6 @@ class Doubts:
     def newest_attempt(self) -> int:
         """Return the number of the newest attempt: the clock that orders sightings and attempts."""
         return int(self._store.value("SELECT COALESCE(MAX(id), 0) FROM attempts"))
-
-    def first_seen(self, assetids: Collection[str]) -> dict[str, tuple[int, float]]:
-        """Return, by asset id, the newest attempt at the end of the look-up that first showed the asset, and the time.
-
-        The time is in seconds since the epoch. Assets without a sighting are left out.
-        """
-        sql = f"SELECT assetid, seen_to, first_seen FROM sightings WHERE assetid {ANY_OF}"
-        return {row[0]: (row[1], row[2]) for row in self._store.rows(sql, json.dumps([*assetids]))}
-
-    def sight(self, assets: Iterable[Asset], newest: int, now: float) -> None:
-        """Record assets that no live row owns; the order of the first sightings is kept.
-
-        `newest` is the newest attempt at the end of the look-up.
-        """
-        sql = (
-            "INSERT INTO sightings (assetid, folder_id, name, size, md5, first_seen, seen_to, why, met_at)"
-            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, '', ?6)"
-            " ON CONFLICT (assetid) DO UPDATE SET folder_id = excluded.folder_id, size = excluded.size,"
-            " md5 = excluded.md5, met_at = excluded.met_at"
-        )
-        values = [(a.id, a.folder_id, a.filename, a.size if a.processed else None, a.md5, now, newest) for a in assets]
-        self._store.change_each(sql, values)
 
     def looked(self, attempt_id: int, looked: Looked, look_at: float) -> None:
         """Record an answered look-up; the next one is at `look_at`."""
@@ -373,9 +333,9 @@ class Doubts:
             if not _may_be_decided(conn, doubt, verdict):
                 return
             for assetid in verdict.suspected:
-                _explain(conn, assetid, "suspected", file)
+                explain(conn, assetid, "suspected", file)
             for assetid in verdict.doubled:
-                _explain(conn, assetid, "doubled", file)
+                explain(conn, assetid, "doubled", file)
             if verdict.judgement is Judgement.WAIT:
                 sql = f"UPDATE files SET detail = ? WHERE id = ? AND {_MAY_BE_REPLACED}"
                 conn.execute(sql, (verdict.reason, file.id))
@@ -428,14 +388,14 @@ def _leave_to_a_person(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verd
         word, helps = MISSING, "`assetsync retry --send-again PATH` uploads the file anew"
     apply(conn, file.id, Event.UNDECIDABLE, now, reason=word, detail=f"{verdict.reason}; {helps}")
     if verdict.assetid is not None and not attempt.is_duplicate:
-        _explain(conn, verdict.assetid, "damaged", file)
+        explain(conn, verdict.assetid, "damaged", file)
 
 
 def _not_stored(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict, now: float) -> None:
     """Queue a file that did not arrive whole, or block it if another upload would not arrive either."""
     file, attempt = doubt.file, doubt.attempt
     if verdict.assetid is not None:
-        _explain(conn, verdict.assetid, "damaged", file)
+        explain(conn, verdict.assetid, "damaged", file)
     event = Event.DAMAGED if verdict.judgement is Judgement.DAMAGED else Event.ABSENT
     is_unreadable = attempt.why == UNREADABLE_WHILE_SENT
     before = read_file(conn, file.id)
@@ -478,11 +438,3 @@ def _found(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict, now: fl
         # The asset may be in another folder, or may have the metadata of another asset.
         drift="unread",
     )  # fmt: skip
-
-
-def _explain(conn: sqlite3.Connection, assetid: str, why: str, file: FileRow) -> None:
-    """Record what a sighted asset is; proof of damage is not replaced by a later suspicion."""
-    conn.execute(
-        "UPDATE sightings SET why = ?, file_id = ?, path = ? WHERE assetid = ? AND why <> 'damaged'",
-        (why, file.id, file.path, assetid),
-    )

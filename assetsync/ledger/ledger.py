@@ -14,6 +14,7 @@ from assetsync.errors import LedgerBusy, LedgerError, LedgerOfAnother
 from assetsync.ledger.assets import Assets, ControlSamples
 from assetsync.ledger.attempts import AttemptResults
 from assetsync.ledger.audits import Audits
+from assetsync.ledger.decisions import Decisions
 from assetsync.ledger.doubts import Doubts
 from assetsync.ledger.equal_content import EqualContent
 from assetsync.ledger.file.database import ANY_OF, Database, open_beside, open_database
@@ -25,9 +26,9 @@ from assetsync.ledger.folders import FolderListings
 from assetsync.ledger.metadata_drift import MetadataDrift
 from assetsync.ledger.queue import Queue
 from assetsync.ledger.queue_folders import QueueFolders
-from assetsync.ledger.repair import Repair
 from assetsync.ledger.reports import LedgerView
 from assetsync.ledger.rows import NEW_SPAN
+from assetsync.ledger.sightings import Sightings
 from assetsync.ledger.versions import Versions
 
 
@@ -61,9 +62,10 @@ class Ledger(LedgerView):
         self.folder_listings = FolderListings(store, start_no)
         self.attempt_results = AttemptResults(store)
         self.doubts = Doubts(store)
+        self.sightings = Sightings(store)
         self.assets = Assets(store)
         self.audits = Audits(store)
-        self.repair = Repair(store)
+        self.decisions = Decisions(store)
         self.control_samples = ControlSamples(store)
 
     def set_fact(self, name: str, value: str | None) -> None:

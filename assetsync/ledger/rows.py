@@ -196,6 +196,15 @@ def read_file(conn: sqlite3.Connection, file_id: int) -> FileRow:
     return file_row(row)
 
 
+GOES_ON = {
+    "reason": None, "detail": None, "failures": 0, "absences": 0, "crashes": 0,
+    "unseen_boot": None, "seen_at": None, "findable_at": None,
+}  # fmt: skip
+"""Columns to write for a blocked file that continues, besides `due_at`."""
+
+MISSING = "missing"
+"""The reason of a file whose asset an audit no longer found; kept while the asset is looked up again."""
+
 NEW_SPAN = "grace_boot = NULL, rounds = 0"
 """SQL assignments of an attempt whose answered look-ups no longer count; the time of its first look-up is kept."""
 

@@ -17,7 +17,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from assetsync.core.brake_hints import released_by
+from assetsync.core.brakes import released_by
 from assetsync.ledger.metadata_drift import drift_of
 from assetsync.ledger.reports import BlockedGroup
 from assetsync.ledger.rows import FileRow

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import structlog
 
-from assetsync.core.brake_hints import released_by
+from assetsync.core.brakes import released_by
 from assetsync.core.mapping import Plan
 from assetsync.core.names import printable
 from assetsync.ledger.file.facts import LAYOUT, LAYOUT_LISTED

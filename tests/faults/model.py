@@ -25,7 +25,7 @@ What happens beyond 4 and 5 is kept in sight by `LIMITS` in the test.
 
 from collections.abc import Iterator
 
-from assetsync.core.doubt import SLOW_GAP
+from assetsync.core.doubt_grace import SLOW_GAP
 from assetsync.core.states import Event
 from assetsync.model import State
 

@@ -3,19 +3,8 @@
 from dataclasses import replace
 from functools import lru_cache
 
-from assetsync.core.doubt import (
-    ROUNDS_APART,
-    SLOW_GRACE,
-    Candidate,
-    Doubt,
-    Grace,
-    Judgement,
-    Looked,
-    Pace,
-    Verdict,
-    Watch,
-    judge,
-)
+from assetsync.core.doubt import Candidate, Doubt, Judgement, Verdict, judge
+from assetsync.core.doubt_grace import ROUNDS_APART, SLOW_GRACE, Grace, Looked, Pace, Watch
 from assetsync.core.names import is_exactly, is_others, is_shown_as, may_be
 from assetsync.core.states import Event
 from assetsync.model import Asset, State
@@ -39,7 +28,7 @@ from .model_world import (
 
 _NOW = 100.0
 _WATCH = Watch(
-    doubt=Doubt(size=0, md5=None),
+    is_final=False,
     took=0.0,
     answered=False,
     since_end=0.0,

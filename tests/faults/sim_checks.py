@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from assetsync.core.doubt import SLOW_GAP
+from assetsync.core.doubt_grace import SLOW_GAP
 from assetsync.ledger.rows import FileRow
 from assetsync.service.search import like_pattern
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from assetsync.core.doubt import STORED_BY_NOW, UPLOAD_TIMES
+from assetsync.core.doubt_grace import STORED_BY_NOW, UPLOAD_TIMES
 from assetsync.core.settled import KEEPS_CHANGING
 from assetsync.model import State
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from assetsync import app
-from assetsync.core import doubt as core_doubt
+from assetsync.core import doubt_grace
 from assetsync.core import outcome as core_outcome
-from assetsync.core.doubt import Grace, Watch
+from assetsync.core.doubt_grace import Grace, Watch
 from assetsync.core.doubt_limits import DoubtLimits
 from assetsync.core.read_back import Unprocessed
 from assetsync.core.settled import Rest
@@ -69,7 +69,7 @@ def a_gap_is_bridged(patch: Patch) -> None:
 
 def slow_look_ups_are_gaps(patch: Patch) -> None:
     """Take look-ups that take long for a service that hangs, each of them anew."""
-    patch.setattr(core_doubt, "SLOW_GAP", 0)
+    patch.setattr(doubt_grace, "SLOW_GAP", 0)
 
 
 def a_restart_keeps_the_grace(patch: Patch) -> None:
@@ -272,7 +272,7 @@ def any_upload_is_a_control_sample(patch: Patch) -> None:
 
 def a_gateway_timeout_is_an_end(patch: Patch) -> None:
     """Wait for what left whole for no longer than for all else."""
-    patch.setattr(core_doubt, "grace_of_whole", lambda seconds, *_, **__: seconds)
+    patch.setattr(doubt_grace, "grace_of_whole", lambda seconds, *_, **__: seconds)
 
 
 def a_clean_stop_needs_no_confirmation(patch: Patch) -> None:
@@ -383,7 +383,7 @@ def what_is_never_processed_is_sent_again(patch: Patch) -> None:
     def sending(self, row, columns, now):
         change = not_processed(self, row, columns, now)
         if change[1] is not None:
-            self._ledger.repair.send_again(row, now)
+            self._ledger.decisions.send_again(row, now)
         return change
 
     patch.setattr(Verifier, "_not_processed", sending)

@@ -99,7 +99,7 @@ def test_unsent_adopter_losing_id_is_queued(book):
 def test_lost_asset_ends_its_difference(book, is_doubted):
     adopter = book.queue(b"adopter")
     book.lose(adopter)
-    book.ledger.repair.resolve_as_asset(adopter, _asset("A"), NOW)
+    book.ledger.decisions.resolve_as_asset(adopter, _asset("A"), NOW)
     book.ledger.assets.apply_all([(book.row(b"adopter"), None, {"adopted_differs": "it differs"})], NOW)
     if is_doubted:
         book.ledger.assets.unseen(book.row(b"adopter"), "not shown", NOW)
@@ -111,7 +111,7 @@ def test_lost_asset_ends_its_difference(book, is_doubted):
 def test_doubted_adopter_goes_on_without_id(book):
     adopter = book.queue(b"adopter")
     book.lose(adopter)
-    book.ledger.repair.resolve_as_asset(adopter, _asset("A"), NOW)
+    book.ledger.decisions.resolve_as_asset(adopter, _asset("A"), NOW)
     book.ledger.assets.unseen(book.row(b"adopter"), "not shown", NOW)
     assert book.row(b"adopter").state is State.IN_DOUBT
     assert book.accept(book.queue(b"mine"), "A").assetid == "A"
@@ -153,7 +153,7 @@ def test_an_id_of_another_folder_is_not_believed(book, rests):
     """The asset was shown in another folder than the upload went to, so that it is no other than its owner's."""
     owner = book.queue(b"owner")
     book.lose(owner)
-    book.ledger.repair.resolve_as_asset(owner, replace(_asset("A"), folder_id="G"), NOW)
+    book.ledger.decisions.resolve_as_asset(owner, replace(_asset("A"), folder_id="G"), NOW)
     if rests:
         book.ledger.versions.unwanted([(owner.id, b"owner")], Event.VANISHED, NOW)
     second = book.accept(book.queue(b"second"), "A")
@@ -179,12 +179,12 @@ def test_file_of_five_crashes_is_blocked(book):
         book.begin(row)
         book.ledger.attempt_results.recover(NOW)
         if crash < MAX_CRASHES:
-            book.ledger.repair.resolve_as_absent(row, NOW)
+            book.ledger.decisions.resolve_as_absent(row, NOW)
     blocked = book.row(b"a")
     assert (blocked.state, blocked.reason, blocked.crashes) == (State.BLOCKED, "crashes", MAX_CRASHES)
     assert "retry" in blocked.detail
     assert book.ledger.doubts.of(row.id).name_released == 1
-    assert book.ledger.repair.retry(blocked, NOW) is State.IN_DOUBT
+    assert book.ledger.decisions.retry(blocked, NOW) is State.IN_DOUBT
 
 
 def test_replaced_upload_at_crash_is_in_doubt(book):

@@ -1,8 +1,12 @@
-"""Open doubts: what is looked up, what a look-up showed, how each judgement is written down."""
+"""Open doubts: what is looked up, what a look-up showed, how each judgement is written down.
+
+Covers `ledger/sightings.py`.
+"""
 
 import pytest
 
-from assetsync.core.doubt import Grace, Judgement, Looked, Verdict
+from assetsync.core.doubt import Judgement, Verdict
+from assetsync.core.doubt_grace import Grace, Looked
 from assetsync.core.states import Event
 from assetsync.ledger.doubts import looked_of
 from assetsync.model import Asset, State
@@ -30,22 +34,22 @@ def doubt(book):
 
 
 def sight_unknown(book, shown):
-    book.ledger.doubts.sight([shown], 0, NOW)
+    book.ledger.sightings.record([shown], 0, NOW)
     book.ledger.store.write(lambda conn: conn.execute("UPDATE sightings SET why = 'unknown'"))
 
 
 def test_order_of_first_sight_is_kept(book):
-    doubts = book.ledger.doubts
-    doubts.sight([asset("A", size=0, md5=None)], 2, NOW)
-    doubts.sight([asset("A"), asset("B")], 6, NOW)
-    assert doubts.first_seen(["A", "B", "C"]) == {"A": (2, NOW), "B": (6, NOW)}
+    sightings = book.ledger.sightings
+    sightings.record([asset("A", size=0, md5=None)], 2, NOW)
+    sightings.record([asset("A"), asset("B")], 6, NOW)
+    assert sightings.first_seen(["A", "B", "C"]) == {"A": (2, NOW), "B": (6, NOW)}
 
 
 def test_sighting_learns_size_and_digest(book):
-    doubts = book.ledger.doubts
-    doubts.sight([asset("A", size=0, md5=None)], 0, NOW)
+    sightings = book.ledger.sightings
+    sightings.record([asset("A", size=0, md5=None)], 0, NOW)
     assert tuple(book.ledger.store.rows("SELECT size, md5 FROM sightings")[0]) == (None, None)
-    doubts.sight([asset("A")], 0, NOW)
+    sightings.record([asset("A")], 0, NOW)
     assert tuple(book.ledger.store.rows("SELECT size, md5 FROM sightings")[0]) == (10, M1)
 
 
@@ -73,7 +77,7 @@ DECIDED = [
 def test_each_judgement_is_written_down(book, doubt, verdict, state, replaced_state, closed, replaced):
     if replaced:
         book.queue(b"a", size=77)
-    book.ledger.doubts.sight([asset("D", size=4, md5=M2)], 1, NOW)
+    book.ledger.sightings.record([asset("D", size=4, md5=M2)], 1, NOW)
     book.ledger.doubts.decide(doubt, verdict, NOW)
     row = book.by_id(doubt.file)
     assert row.state is (replaced_state if replaced else state)
@@ -103,7 +107,7 @@ def test_undecidable_doubt_releases_its_name(book, doubt):
 
 
 def test_doubt_decided_meanwhile_is_kept(book, doubt):
-    book.ledger.repair.resolve_as_absent(doubt.file, NOW)
+    book.ledger.decisions.resolve_as_absent(doubt.file, NOW)
     decided = book.row(b"a")
     for verdict, *_ in DECIDED:
         book.ledger.doubts.decide(doubt, verdict, NOW)
@@ -119,7 +123,7 @@ def test_asset_taken_meanwhile_is_not_reused(book, doubt):
 
 def test_findings_are_listed_by_reason(book, doubt):
     shown = [asset("S", size=3, md5=M2), asset("D"), asset("P", size=4, md5=M2)]
-    book.ledger.doubts.sight(shown, 0, NOW)
+    book.ledger.sightings.record(shown, 0, NOW)
     book.ledger.doubts.decide(doubt, Verdict(Judgement.WAIT, suspected=("S",)), NOW)
     book.ledger.doubts.decide(doubt, Verdict(Judgement.DAMAGED, "P", doubled=("D",)), NOW)
     assert whys(book) == {"S": "suspected", "D": "doubled", "P": "damaged"}
@@ -127,7 +131,7 @@ def test_findings_are_listed_by_reason(book, doubt):
 
 def test_copy_is_listed_after_its_original(book, doubt):
     shown = [asset("S", size=3, md5=M2), asset("D"), asset("P", size=4, md5=M2)]
-    book.ledger.doubts.sight(shown, 0, NOW)
+    book.ledger.sightings.record(shown, 0, NOW)
     book.ledger.doubts.decide(doubt, Verdict(Judgement.WAIT, suspected=("S",)), NOW)
     book.ledger.doubts.decide(doubt, Verdict(Judgement.DAMAGED, "P", doubled=("D",)), NOW)
     assert orphans(book) == {"S": "suspected", "P": "damaged"}
@@ -139,14 +143,14 @@ def test_copy_is_listed_after_its_original(book, doubt):
 
 def test_later_suspicion_keeps_the_proof(book, doubt):
     cut = asset("P", size=4, md5=M2)
-    book.ledger.doubts.sight([cut], 0, NOW)
+    book.ledger.sightings.record([cut], 0, NOW)
     book.ledger.doubts.decide(doubt, Verdict(Judgement.DAMAGED, "P"), NOW)
     book.lose(book.row(b"a"))
     (again,) = book.ledger.doubts.due(NOW)
-    book.ledger.doubts.sight([cut], 3, NOW)
+    book.ledger.sightings.record([cut], 3, NOW)
     book.ledger.doubts.decide(again, Verdict(Judgement.WAIT, suspected=("P",)), NOW)
     assert whys(book) == {"P": "damaged"}
-    assert book.ledger.doubts.recorded(["P", "X"]) == {"P"}
+    assert book.ledger.sightings.damaged(["P", "X"]) == {"P"}
 
 
 @pytest.mark.parametrize(

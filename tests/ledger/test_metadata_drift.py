@@ -67,7 +67,7 @@ def test_unverified_replaced_asset_moves(book):
 def test_asset_without_digest_does_not_move(book):
     row = book.queue(b"a")
     book.lose(row, md5=None)
-    book.ledger.repair.resolve_as_asset(row, Asset("A", "F", "a", 10, None, "doc"), NOW)
+    book.ledger.decisions.resolve_as_asset(row, Asset("A", "F", "a", 10, None, "doc"), NOW)
     assert (book.row(b"a").state, book.row(b"a").md5) == (State.STORED, None)
     assert book.ledger.metadata_drift.met("G", shown("A")) == []
     assert folder_of(book, row) == "F"
@@ -87,7 +87,7 @@ def test_agreed_folder_ends_with_remapping(book):
 def test_historic_sighting_follows_its_asset(book):
     row = stored(book, b"a", "A")
     book.ledger.versions.unwanted([(row.id, b"a")], Event.VANISHED, NOW)
-    book.ledger.doubts.sight([Asset("A", "F", "name", 10, M1, "doc")], 0, NOW)
+    book.ledger.sightings.record([Asset("A", "F", "name", 10, M1, "doc")], 0, NOW)
     later = book.queue(b"b")
     assert book.ledger.equal_content.sighted(later, M1) == [("A", "name")]
     book.ledger.metadata_drift.met("G", shown("A", md5=M1))

@@ -43,7 +43,7 @@ def test_newest_due_excludes_tried_files(book):
         book.queue(path, due=at)
     tried = book.queue(b"tried", due=NOW)
     book.lose(tried)
-    book.ledger.repair.resolve_as_absent(tried, NOW)
+    book.ledger.decisions.resolve_as_absent(tried, NOW)
     assert due(book, newest=True) == [b"b", b"c", b"a"]
 
 
@@ -130,7 +130,7 @@ def test_newer_version_waits_for_older(book, how):
     if how == "sending":
         book.ledger.attempt_results.accepted(attempt, old.id, accepted("A"), NOW)
     else:
-        book.ledger.repair.resolve_as_absent(old, NOW)
+        book.ledger.decisions.resolve_as_absent(old, NOW)
     assert book.by_id(old).state is State.SUPERSEDED
     assert due(book) == [b"a"]
 

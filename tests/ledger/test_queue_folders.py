@@ -49,7 +49,7 @@ def test_only_files_that_may_be_sent_count(book):
     for path in (b"b/1", b"b/2"):
         row = book.queue(path, size=20)
         book.lose(row)
-        book.ledger.repair.resolve_as_absent(row, NOW)
+        book.ledger.decisions.resolve_as_absent(row, NOW)
     book.queue(b"held/1", folder="H")
     book.queue(b"apart/1", folder="I")
     book.hold_folder("H", HELD, NOW + 600)

@@ -1,6 +1,6 @@
 """The brakes: each is pulled by its own kind of mistake, waits for a person, and not again for what was allowed.
 
-Covers `core/brake_hints.py`.
+Covers `core/brakes.py`.
 """
 
 import os

@@ -127,6 +127,7 @@ class Candidates:
 
     def __init__(self, context: Context) -> None:
         self._doubts = context.ledger.doubts
+        self._sightings = context.ledger.sightings
         self._tree = context.tree
         self._tick = context.heartbeat.tick
         self._prefixes: dict[int, dict[int, str]] = {}
@@ -190,7 +191,7 @@ class Candidates:
 
         Leave out assets that another upload into their folder may have made or left: nobody moved them there.
         """
-        seen = self._doubts.first_seen(list(one.wider or ()))
+        seen = self._sightings.first_seen(list(one.wider or ()))
         here, elsewhere = [], []
         for sight in self.of(replace(one, assets=one.wider or {}), newest):
             asset = sight.asset
@@ -221,7 +222,7 @@ class Candidates:
         """
         attempt = one.doubt.attempt
         free = set(one.assets) - self._taken(one)
-        seen = self._doubts.first_seen([i for i in free if one.assets[i].md5 is None])
+        seen = self._sightings.first_seen([i for i in free if one.assets[i].md5 is None])
         return any(
             is_equal(
                 one.facts,
@@ -239,8 +240,8 @@ class Candidates:
         attempt = one.doubt.attempt
         ids = list(one.assets)
         owned = self._taken(one)
-        explained = self._doubts.recorded(ids)
-        seen = self._doubts.first_seen(ids)
+        explained = self._sightings.damaged(ids)
+        seen = self._sightings.first_seen(ids)
         competing_attempts = self._doubts.competing_attempts(attempt)
         candidates = []
         for assetid, asset in sorted(one.assets.items()):
@@ -306,7 +307,7 @@ class Candidates:
         ids = list(one.assets)
         taken = self._doubts.owned(ids)
         md5 = one.facts.md5 if one.facts.refused_as_duplicate else None
-        for assetid, digests in self._doubts.history(ids).items():
+        for assetid, digests in self._sightings.history(ids).items():
             if md5 is None or md5 not in digests | {one.assets[assetid].md5}:
                 taken.add(assetid)
         return taken - {one.facts.accepted_id or ""}

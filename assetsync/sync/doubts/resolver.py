@@ -15,16 +15,8 @@ from itertools import groupby
 
 import structlog
 
-from assetsync.core.doubt import (
-    SLOW_GAP,
-    Judgement,
-    Pace,
-    Verdict,
-    Watch,
-    judge,
-    unanswered,
-    unless_moved,
-)
+from assetsync.core.doubt import Judgement, Verdict, judge, unanswered, unless_moved
+from assetsync.core.doubt_grace import SLOW_GAP, Pace, Watch
 from assetsync.core.names import printable
 from assetsync.errors import ServiceError
 from assetsync.ledger.doubts import NOT_ARRIVED, OpenDoubt, looked_of
@@ -286,7 +278,7 @@ class Resolver:
         fresh, now = self._ledger.doubts.of(one.doubt.file.id), self._clock.now()
         attempt = fresh if fresh is not None and fresh.id == one.doubt.attempt.id else one.doubt.attempt
         return Watch(
-            doubt=one.facts,
+            is_final=one.facts.is_final,
             took=attempt.took if attempt.left_part == SentExtent.PART else attempt.took or 0.0,
             answered=bool(attempt.answered),
             since_end=now - (attempt.ended_at or now),
@@ -305,7 +297,7 @@ class Resolver:
         """Judge a doubt by the assets that its look-ups showed, and record those assets."""
         now = self._clock.now()
         candidates = self._candidates.of(one, newest)
-        self._ledger.doubts.sight([s.asset for s in candidates if not s.owned], newest, now)
+        self._ledger.sightings.record([s.asset for s in candidates if not s.owned], newest, now)
         return judge(one.facts, candidates, watch.counted, watch.needed, now)
 
     def _judge(self, one: Looking, newest: int) -> None:
@@ -324,14 +316,13 @@ class Resolver:
     def _unless_moved(self, one: Looking, absent: Verdict, now: float) -> Verdict:
         if one.wider is None:
             return unanswered(absent)
-        doubts = self._ledger.doubts
-        newest = doubts.newest_attempt()
+        newest = self._ledger.doubts.newest_attempt()
         here, elsewhere = self._candidates.wider(one, newest)
         verdict = unless_moved(absent, one.facts, here, elsewhere, now)
         if verdict is not absent:
             # Record when these assets were first seen: an asset that an operator rejects is not asked about again, and
             # the 24 hours of an unprocessed asset begin now.
-            doubts.sight([sight.asset for sight in elsewhere if not sight.owned], newest, now)
+            self._ledger.sightings.record([sight.asset for sight in elsewhere if not sight.owned], newest, now)
         return verdict
 
     def _slow(self) -> float:

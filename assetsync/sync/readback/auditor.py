@@ -20,8 +20,7 @@ from assetsync.ledger.assets import Change
 from assetsync.ledger.audits import begin
 from assetsync.ledger.doubts import MayHaveStored
 from assetsync.ledger.ledger import Ledger
-from assetsync.ledger.repair import GOES_ON
-from assetsync.ledger.rows import FileRow
+from assetsync.ledger.rows import GOES_ON, FileRow
 from assetsync.model import Asset, Clock, SearchRequest, State
 from assetsync.service.paging import every
 from assetsync.sync.context import Context
@@ -114,7 +113,7 @@ class Auditor:
         replaced = self._ledger.audits.replaced([asset.id for asset in assets])
         # An asset that an operator had replaced may be one that the service never processes.
         strangers = [a for a in assets if a.id not in history and (a.processed or a.id in replaced)]
-        doubts.sight(strangers, doubts.newest_attempt(), now)
+        self._ledger.sightings.record(strangers, doubts.newest_attempt(), now)
         # The audit decides no doubt; the next look-up may be a quarter of an hour away.
         seen = {by.attempt_id for by in uploads if any(may_be_file(by, asset) for asset in strangers)}
         if due := doubts.look_now(seen, now):

@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from assetsync.core.doubt import Grace
+from assetsync.core.doubt_grace import Grace
 from assetsync.core.names import is_shown_as, may_be, printable, sent_name
 from assetsync.core.read_back import (
     LOOK_AGAIN,
@@ -26,8 +26,7 @@ from assetsync.core.read_back import (
 from assetsync.core.states import Event
 from assetsync.errors import ServiceError
 from assetsync.ledger.assets import Change, KnownAsset
-from assetsync.ledger.repair import GOES_ON, MISSING
-from assetsync.ledger.rows import FileRow
+from assetsync.ledger.rows import GOES_ON, MISSING, FileRow
 from assetsync.model import Asset, SearchRequest, State, Wanted
 from assetsync.service.paging import every
 from assetsync.service.search import like_pattern

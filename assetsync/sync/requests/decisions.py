@@ -107,7 +107,7 @@ class Resolve(OperatorRequest):
         """See `OperatorRequest`."""
         row, named_path = current_row(ledger, self.path), printable(self.path)
         if self.assetid is None:
-            return f"{named_path} is {ledger.repair.resolve_as_absent(row, now)}"
+            return f"{named_path} is {ledger.decisions.resolve_as_absent(row, now)}"
         asset = find_asset(ledger, service, row, self.assetid)
         reading, difference = compare(Expected(asset.folder_id, row.size, row.md5), asset)
         if reading is Reading.DIFFERENT:
@@ -117,7 +117,7 @@ class Resolve(OperatorRequest):
                 f"the asset {self.assetid} is not {named_path}: {difference}",
                 hint=f"look for the one that is, or use --absent; {again}",
             )
-        return f"{named_path} is {ledger.repair.resolve_as_asset(row, asset, now)}"
+        return f"{named_path} is {ledger.decisions.resolve_as_asset(row, asset, now)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ from assetsync.core.settled import EMPTY
 from assetsync.core.states import Event, allowed
 from assetsync.errors import UsageError
 from assetsync.ledger.ledger import Ledger
-from assetsync.ledger.repair import MISSING
-from assetsync.ledger.rows import FileRow
+from assetsync.ledger.rows import MISSING, FileRow
 from assetsync.model import Service, State, Wanted
 from assetsync.sync.requests.request import Argument, OperatorRequest, current_row, hex_of, likeliest_row, paths_of
 
@@ -106,7 +105,7 @@ class LookUp(OperatorRequest):
     def run(self, ledger: Ledger, _service: Service, now: float) -> str:
         """See `OperatorRequest`."""
         rows = _in_doubt(ledger, self.paths or [b""])
-        count = sum(ledger.repair.retry(row, now) is State.IN_DOUBT for row in rows)
+        count = sum(ledger.decisions.retry(row, now) is State.IN_DOUBT for row in rows)
         if not count:
             return "nothing is to be looked up: `assetsync retry` looks up what is blocked"
         return f"{count:,} to be looked up now: the daemon does it, or the next `assetsync reconcile`"
@@ -159,7 +158,7 @@ def _sent_again(ledger: Ledger, row: FileRow, now: float) -> str:
     """Queue one file anew; return the result in words."""
     if row.wanted is Wanted.OUTSIDE:
         return "uploaded by hand: `assetsync upload --send-again` sends it"
-    ledger.repair.send_again(row, now)
+    ledger.decisions.send_again(row, now)
     return "to be sent again"
 
 
@@ -189,7 +188,7 @@ def _tried(ledger: Ledger, row: FileRow, now: float) -> str:
         return "still blocked: `assetsync upload` sends it"
     reason = row.reason or ""
     kept = _kept(ledger, row)
-    state = ledger.repair.retry(row, now) if kept is None else ledger.repair.let_go(row, kept, now)
+    state = ledger.decisions.retry(row, now) if kept is None else ledger.decisions.let_go(row, kept, now)
     if reason == MISSING and state is State.STORED:
         return "missing, to be looked for again"
     was_blocked = row.state is State.BLOCKED and state is State.QUEUED
@@ -198,7 +197,7 @@ def _tried(ledger: Ledger, row: FileRow, now: float) -> str:
 
 def _kept(ledger: Ledger, row: FileRow) -> str | None:
     """Return an equal asset in the folder of a file whose adopted asset is gone, None without one."""
-    if not ledger.repair.may_let_go(row):
+    if not ledger.decisions.may_let_go(row):
         return None
     kept = ledger.equal_content.sighted(row, row.md5 or "")
     return kept[0].assetid if kept and not ledger.equal_content.is_missed(kept[0].assetid) else None

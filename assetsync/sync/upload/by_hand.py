@@ -131,7 +131,7 @@ def begin(ledger: Ledger, service: Service, hand: ByHand, now: float) -> Begun:
     if begun.what != MAY_SEND and isinstance(row, FileRow) and row.wanted is Wanted.OUTSIDE:
         if begun.what == THERE:
             # An earlier upload that did not arrive no longer needs a person.
-            ledger.repair.retry(row, now)
+            ledger.decisions.retry(row, now)
         ledger.versions.forget(row.id)
     return begun
 
@@ -201,7 +201,7 @@ def _list(ledger: Ledger, service: Service, folder: str, now: float) -> None:
     while batch := list(islice(assets, _BATCH)):
         owned = ledger.doubts.owned([asset.id for asset in batch])
         strangers = [asset for asset in batch if asset.id not in owned]
-        ledger.doubts.sight(strangers, ledger.doubts.newest_attempt(), now)
+        ledger.sightings.record(strangers, ledger.doubts.newest_attempt(), now)
     ledger.folder_listings.made_by_hand(folder)
 
 
@@ -235,13 +235,13 @@ def _is_same(row: FileRow, intent: Intent) -> bool:
 def _begin(ledger: Ledger, hand: ByHand, row: FileRow, now: float) -> Begun:
     if hand.send_again:
         if allowed(row.state, Event.SENT_AGAIN):
-            ledger.repair.send_again(row, now)
+            ledger.decisions.send_again(row, now)
     else:
         existing = _existing(ledger, row) or _by_equal(ledger, hand, row, now)
         if existing is not None:
             return existing
         if row.state is State.BLOCKED:
-            ledger.repair.retry(row, now)
+            ledger.decisions.retry(row, now)
     try:
         ledger.queue.begin(replace(hand.intent, file_id=row.id), now)
     except (NameBusy, Outdated) as error:
@@ -330,7 +330,7 @@ def _taken_over(ledger: Ledger, hand: ByHand, row: FileRow, old: FileRow, now: f
     """Take over the asset of a version at rest, because `orphans` lists it for removal; it is read back next."""
     intent, assetid, path = hand.intent, str(old.assetid), printable(old.path)
     if row.state is State.BLOCKED:
-        ledger.repair.retry(row, now)
+        ledger.decisions.retry(row, now)
     if not ledger.queue.adopt(row, assetid, str(intent.md5), intent.meta_digest, now):
         return Begun(MAY_BE_THERE, f"{path} has changed: ask again")
     why = f"nothing was sent: {assetid} of {path} ({old.state.words}) is taken over; {_AGAIN}"

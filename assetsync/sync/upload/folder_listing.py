@@ -291,14 +291,14 @@ class FolderListing:
             yield asset
 
     def _remember(self, destfolderid: str, batch: list[Asset], listed: _Listed) -> None:
-        doubts = self._ledger.doubts
+        doubts, sightings = self._ledger.doubts, self._ledger.sightings
         for path in self._ledger.metadata_drift.met(destfolderid, batch):
             log.info("moved in the service", path=printable(path), destfolderid=destfolderid)
         owned = doubts.owned([asset.id for asset in batch])
         strangers = [asset for asset in batch if asset.id not in owned]
-        doubts.sight(strangers, doubts.newest_attempt(), self._clock.now())
+        sightings.record(strangers, doubts.newest_attempt(), self._clock.now())
         # An asset of an earlier version is no other file's, also if the service never processes it.
-        earlier = doubts.history([asset.id for asset in strangers if not asset.processed])
+        earlier = sightings.history([asset.id for asset in strangers if not asset.processed])
         for asset in strangers:
             listed.missed.pop(asset.id, None)
             if not asset.processed and asset.id not in earlier and len(listed.unprocessed) < _MOST_KEPT:

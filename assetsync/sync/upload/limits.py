@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from assetsync.config.models import SiteConfig
 from assetsync.core.backoff import delay
-from assetsync.core.doubt import grace_of_whole
+from assetsync.core.doubt_grace import grace_of_whole
 from assetsync.core.doubt_limits import DoubtLimits, accepted_within
 from assetsync.ledger.doubts import Doubts
 from assetsync.model import Clock

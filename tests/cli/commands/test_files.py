@@ -1,6 +1,6 @@
 """`assetsync files`, `explain`, `orphans` and `export`: what they print of each file.
 
-Covers `cli/commands/export.py`, `cli/commands/orphans.py` and `cli/path_state.py`.
+Covers `cli/commands/export.py`, `cli/commands/orphans.py`, `cli/path_state.py` and `sync/upload/next_try.py`.
 """
 
 import base64

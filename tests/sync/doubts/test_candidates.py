@@ -48,14 +48,14 @@ def test_leftover_of_rival_was_not_moved(beside):
 def test_asset_seen_earlier_is_no_leftover(beside):
     world = beside()
     asset = shown(world)
-    world.ledger.doubts.sight([asset], 1, world.clock.now())
+    world.ledger.sightings.record([asset], 1, world.clock.now())
     assert wider(world, asset) == "elsewhere"
 
 
 def test_asset_seen_meanwhile_may_be_leftover(beside):
     world = beside()
     asset = shown(world)
-    world.ledger.doubts.sight([asset], 2, world.clock.now())
+    world.ledger.sightings.record([asset], 2, world.clock.now())
     assert wider(world, asset) == "left"
 
 

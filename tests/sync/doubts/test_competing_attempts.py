@@ -82,7 +82,7 @@ def test_leftover_of_ended_rival_is_no_proof(world, clock, word):
     (other,) = set(world.service.assets) - {left}
     hidden = world.service.assets.pop(other)
     world.live(2)
-    getattr(world.ledger.repair, word)(world.row("月.txt"), clock.now())
+    getattr(world.ledger.decisions, word)(world.row("月.txt"), clock.now())
     world.live(5)
     world.service.assets[other] = hidden
     world.live(120)

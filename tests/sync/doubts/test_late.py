@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from assetsync.core.doubt import STORED_BY_NOW
+from assetsync.core.doubt_grace import STORED_BY_NOW
 from assetsync.core.outcome import Reply
 from assetsync.errors import BadAnswer, ServiceRefused
 from assetsync.ledger.file.integrity import CLEAN_STOP

@@ -59,7 +59,7 @@ def test_person_has_it_sent_all_the_same(bare):
     bare.write(SUN)
     bare.scan_and_send()
     assert bare.row(SUN).reason == "resembles"
-    bare.ledger.repair.send_again(bare.row(SUN), bare.clock.now())
+    bare.ledger.decisions.send_again(bare.row(SUN), bare.clock.now())
     bare.live(60)
     assert (bare.row(SUN).state, len(bare.service.posts)) == (VERIFIED, 1)
 
@@ -97,7 +97,7 @@ def test_file_waits_for_upload_of_like_name(bare):
     # A look-up for another doubt has shown the asset, and it is nobody's yet.
     bare.site.circuit_breaker.health_check_answered()
     shown = bare.service._shown(list(bare.service.assets.values())[-1])
-    bare.ledger.doubts.sight([shown], bare.ledger.doubts.newest_attempt(), bare.clock.now())
+    bare.ledger.sightings.record([shown], bare.ledger.doubts.newest_attempt(), bare.clock.now())
     bare.scan_and_send()
     assert "waits until that is decided" in (bare.row(MOON).detail or "")
     bare.live(60)
@@ -184,7 +184,7 @@ def test_lost_answer_of_renamed_upload_waits_for_person(renaming, processing, kn
 def test_renamed_upload_that_is_sent_again_is_listed(renaming):
     lose(renaming, "lost_after")
     renaming.live(120)
-    renaming.ledger.repair.send_again(renaming.row("a.jpg"), renaming.clock.now())
+    renaming.ledger.decisions.send_again(renaming.row("a.jpg"), renaming.clock.now())
     renaming.live(60)
     assert (renaming.row("a.jpg").state, len(renaming.service.posts)) == (VERIFIED, 2)
     assert [orphan.why for orphan in renaming.orphans()] == ["suspected"]

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from assetsync.core.doubt import SLOW_GRACE
+from assetsync.core.doubt_grace import SLOW_GRACE
 from assetsync.errors import BadAnswer, ServiceUnreachable
 from assetsync.model import State
 from assetsync.service.multipart import closing
@@ -471,7 +471,7 @@ def test_hash_of_ended_doubt_is_dropped(of_folders, clock, hashed):
         world.service.put(b"x", f"{folder}.jpg", folder)
     world.live(GRACE / 4)
     assert world.site.resolver._candidates._prefixes.keys() == {1, 2}
-    world.ledger.repair.resolve_as_absent(world.row("F1/F1.jpg"), clock.now())
+    world.ledger.decisions.resolve_as_absent(world.row("F1/F1.jpg"), clock.now())
     world.live(GRACE / 2)
     assert world.site.resolver._candidates._prefixes.keys() == {1}
     assert world.site.resolver._paces.keys() == {("F0", True)}
@@ -589,7 +589,7 @@ def test_unprocessed_asset_may_be_whole(world, clock):
 @pytest.mark.parametrize("word", ["resolve_as_absent", "send_again"])
 def test_leftover_of_ended_attempt_is_no_cut(world, clock, word):
     lose(world, ("cut", 4))
-    getattr(world.ledger.repair, word)(world.row("a.jpg"), clock.now())
+    getattr(world.ledger.decisions, word)(world.row("a.jpg"), clock.now())
     world.service.script.append("lost_before")
     began = clock.steady()
     while len(world.service.posts) == 1:
@@ -610,7 +610,7 @@ def sent_again(world, clock, *answers: str):
     world.live(3)
     (first,) = world.service.assets.values()
     world.service.script.extend(answers)
-    world.ledger.repair.send_again(world.row("a.jpg"), clock.now())
+    world.ledger.decisions.send_again(world.row("a.jpg"), clock.now())
     world.live(GRACE / 2)
     assert len(world.service.posts) == 2
     return first
@@ -1018,7 +1018,7 @@ def test_trouble_in_a_round_decides_nothing(world):
 
 def test_manual_resolution_outlasts_a_lookup(world, clock):
     lose(world, "lost_after")
-    world.service.during_search = lambda _request: world.ledger.repair.resolve_as_absent(
+    world.service.during_search = lambda _request: world.ledger.decisions.resolve_as_absent(
         world.row("a.jpg"), clock.now()
     )
     world.service.during_search = _once(world, world.service.during_search)

@@ -263,6 +263,6 @@ def test_asset_by_a_persons_word_ends_the_difference(adopting):
     del world.service.assets[world.row("a.jpg").assetid]
     world.clock.advance(60)
     world.site.auditor.audit("F1")
-    world.ledger.repair.resolve_as_asset(world.row("a.jpg"), world.service._shown(other), world.clock.now())
+    world.ledger.decisions.resolve_as_asset(world.row("a.jpg"), world.service._shown(other), world.clock.now())
     world.live(5)
     assert (world.row("a.jpg").assetid, world.row("a.jpg").state, listed(world)) == (other.id, VERIFIED, {})

@@ -256,7 +256,7 @@ def test_history_is_not_called_unknown(mirrored):
 
 def test_replaced_asset_is_listed_as_replaced(mirrored):
     world = mirrored()
-    world.ledger.repair.send_again(world.row("0"), world.clock.now())
+    world.ledger.decisions.send_again(world.row("0"), world.clock.now())
     world.send()
     world.live(5)
     for _ in range(2):
@@ -341,7 +341,7 @@ def test_moved_asset_without_md5_is_unknown(make_world):
     # As of a large file that was not read to its end.
     world.ledger.store.write(lambda conn: conn.execute("UPDATE files SET md5 = NULL"))
     asset = world.service.put(b"some content", "a.jpg")
-    world.ledger.repair.resolve_as_asset(world.row("a.jpg"), world.service._shown(asset), world.clock.now())
+    world.ledger.decisions.resolve_as_asset(world.row("a.jpg"), world.service._shown(asset), world.clock.now())
     assert world.row("a.jpg").state is State.STORED
     asset.folder = "F2"
     world.site.auditor.audit("F2")

@@ -226,7 +226,7 @@ def test_resend_agrees_to_no_new_asset_folder(make_world):
         assert list(drift(world)) == [b"a.jpg"]
         world.ledger.metadata_drift.settle([world.row("a.jpg")])
         assert drift(world) == {}
-        world.ledger.repair.send_again(world.row("a.jpg"), world.clock.now())
+        world.ledger.decisions.send_again(world.row("a.jpg"), world.clock.now())
         world.scan_and_send()
         world.live(5)
 

@@ -115,7 +115,7 @@ def test_copy_is_unlisted_during_a_retry(mirrored):
     audit(world)
     delete(world, "a.jpg")
     audit(world)
-    world.ledger.repair.retry(world.row("a.jpg"), world.clock.now())
+    world.ledger.decisions.retry(world.row("a.jpg"), world.clock.now())
     assert (world.row("a.jpg").state, listed(world)) == (State.STORED, set())
 
 
@@ -139,7 +139,7 @@ def test_copy_is_listed_again_after_restore(mirrored):
     asset = world.service.assets.pop(world.row("a.jpg").assetid)
     audit(world)
     world.service.assets[asset.id] = asset
-    world.ledger.repair.retry(world.row("a.jpg"), world.clock.now())
+    world.ledger.decisions.retry(world.row("a.jpg"), world.clock.now())
     world.live(60)
     assert world.row("a.jpg").state is State.VERIFIED
     audit(world)
@@ -183,7 +183,7 @@ def test_substitute_in_history_is_unlisted(theirs, how):
 
 def test_substitute_is_unknown_after_resend(theirs):
     assetid = theirs.row("a.jpg").assetid
-    theirs.ledger.repair.send_again(theirs.row("a.jpg"), theirs.clock.now())
+    theirs.ledger.decisions.send_again(theirs.row("a.jpg"), theirs.clock.now())
     theirs.live(5)
     assert (theirs.row("a.jpg").state, listed(theirs)) == (State.VERIFIED, set())
     audit(theirs)

@@ -183,7 +183,7 @@ def test_finding_ends_with_its_asset(report):
     world.clock.advance(60)
     world.site.auditor.audit("F1")
     assert world.row("report.pdf").reason == "missing"
-    world.ledger.repair.resolve_as_asset(world.row("report.pdf"), world.service._shown(other), world.clock.now())
+    world.ledger.decisions.resolve_as_asset(world.row("report.pdf"), world.service._shown(other), world.clock.now())
     assert "does not hold" not in str(drifted(world))
 
 

@@ -159,7 +159,7 @@ def test_misplaced_asset_is_asked_about(sent, is_moved_back):
     assert "move it there, or let it lie, and `assetsync retry PATH`" in row.detail
     assert "--send-again" not in row.detail
     asset.folder = "F1" if is_moved_back else "F2"
-    world.ledger.repair.retry(row, world.clock.now())
+    world.ledger.decisions.retry(row, world.clock.now())
     world.live(3)
     world.site.drift.step()
     row = world.row("0")
@@ -171,7 +171,7 @@ def test_asset_moved_after_readback_is_kept(sent):
     world.live(3)
     next(iter(world.service.assets.values())).folder = "F2"
     world.ledger.store.write(lambda conn: conn.execute("UPDATE files SET state = 'blocked', reason = 'different'"))
-    world.ledger.repair.retry(world.row("0"), world.clock.now())
+    world.ledger.decisions.retry(world.row("0"), world.clock.now())
     world.live(3)
     world.site.drift.step()
     row = world.row("0")

@@ -213,7 +213,7 @@ def test_a_person_may_send_it_as_it_is(changing):
     writer = Writer(changing, cuts=3)
     writer.write()
     _live(changing, 120)
-    changing.ledger.repair.send_again(changing.row(PATH), changing.clock.now())
+    changing.ledger.decisions.send_again(changing.row(PATH), changing.clock.now())
     assert _seconds_until_sent(changing, 60) <= 2
 
 

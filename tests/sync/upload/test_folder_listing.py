@@ -116,7 +116,7 @@ def test_stuck_namesake_is_a_manual_decision(world):
     row = world.row("film.mp4")
     assert (row.state, row.reason) == (State.BLOCKED, "unprocessed")
     assert asset.id in (row.detail or "")
-    world.ledger.repair.send_again(row, world.clock.now())
+    world.ledger.decisions.send_again(row, world.clock.now())
     world.send()
     assert world.posted() == ["film.mp4"]
 
@@ -151,7 +151,7 @@ def test_manual_absence_outranks_processing(world):
     world.service.script.append("lost_before")
     world.scan_and_send()
     working_on(world, b"film of a stranger", "film.mp4")
-    world.ledger.repair.resolve_as_absent(world.row("film.mp4"), world.clock.now())
+    world.ledger.decisions.resolve_as_absent(world.row("film.mp4"), world.clock.now())
     world.live(5)
     assert world.posted() == ["film.mp4", "film.mp4"]
 
@@ -236,7 +236,7 @@ def test_clock_setback_hides_no_met_asset(audited):
     asset = by_hand(world)
     asset.processed_at = asset.indexed_at = 0.0
     world.clock.set_now(world.clock.now() - DAY)
-    world.ledger.doubts.sight([world.service._shown(asset)], 1, world.clock.now())
+    world.ledger.sightings.record([world.service._shown(asset)], 1, world.clock.now())
     put_into_the_tree(world)
     assert (world.row("0.jpg").assetid, world.posted()) == (asset.id, ["keep.jpg"])
 
@@ -285,7 +285,7 @@ def test_asset_met_during_listing_is_adopted(audited):
     contacts, doubts = world.ledger.folder_listings, world.ledger.doubts
     missed = contacts.missed("F1", 10)
     assert missed.keys() == {asset.id}
-    doubts.sight([world.service._shown(asset)], doubts.newest_attempt(), world.clock.now())
+    world.ledger.sightings.record([world.service._shown(asset)], doubts.newest_attempt(), world.clock.now())
     contacts.not_there(missed)
     assert contacts.missed("F1", 10) == {}
     put_into_the_tree(world)
@@ -331,7 +331,7 @@ def test_settled_version_is_not_missed(make_world):
     (world.root / "a.jpg").unlink()
     world.scan()
     shown = world.service._shown(world.service.assets[assetid])
-    world.ledger.doubts.sight([shown], world.ledger.doubts.newest_attempt(), world.clock.now())
+    world.ledger.sightings.record([shown], world.ledger.doubts.newest_attempt(), world.clock.now())
     audit(world)
     assert not world.ledger.equal_content.is_missed(assetid)
     assert world.ledger.folder_listings.missed("F1", 10) == {}

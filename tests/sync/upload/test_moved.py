@@ -454,7 +454,7 @@ def test_file_follows_unverified_moved_asset(make_world):
     (world.root / "p" / "3").rename(world.root / "q" / "3")
     live(world, resumed=True)
     assert sorted(world.posted()) == ["2", "3"]
-    world.ledger.repair.retry(world.row("q/3"), world.clock.now())
+    world.ledger.decisions.retry(world.row("q/3"), world.clock.now())
     world.live(120)
     assert world.row("q/3").state is State.VERIFIED
 

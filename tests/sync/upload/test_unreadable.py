@@ -83,14 +83,14 @@ def test_unreadable_file_is_read_before_each_post(cut, how):
         cut.live(60)
     match how:
         case "retry":
-            cut.ledger.repair.retry(cut.row("large.tif"), now)
+            cut.ledger.decisions.retry(cut.row("large.tif"), now)
         case "restart":
             cut.restart()
             cut.scan()
         case "resolve":
-            cut.ledger.repair.resolve_as_absent(cut.row("large.tif"), now)
+            cut.ledger.decisions.resolve_as_absent(cut.row("large.tif"), now)
         case "send_again":
-            cut.ledger.repair.send_again(cut.row("large.tif"), now)
+            cut.ledger.decisions.send_again(cut.row("large.tif"), now)
     cut.live(60)
     assert is_blocked_once(cut)
     assert len(cut.service.assets) == 1
@@ -101,7 +101,7 @@ def test_readable_file_is_sent_after_all(cut, bad_sector):
     cut.live(60)
     assert cut.row("large.tif").absences == 0
     bad_sector.clear()
-    cut.ledger.repair.retry(cut.row("large.tif"), cut.clock.now())
+    cut.ledger.decisions.retry(cut.row("large.tif"), cut.clock.now())
     cut.live(60)
     assert cut.states() == {"large.tif": State.VERIFIED}
     assert len(cut.posted()) == 2

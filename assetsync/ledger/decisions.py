@@ -8,17 +8,8 @@ import sqlite3
 from assetsync.core.states import Event, allowed
 from assetsync.ledger.equal_content import OWNED
 from assetsync.ledger.file.database import Database
-from assetsync.ledger.rows import FileRow, apply, close_attempts, hold_name, read_file
+from assetsync.ledger.rows import GOES_ON, MISSING, FileRow, apply, close_attempts, hold_name, read_file
 from assetsync.model import Asset, State
-
-GOES_ON = {
-    "reason": None, "detail": None, "failures": 0, "absences": 0, "crashes": 0,
-    "unseen_boot": None, "seen_at": None, "findable_at": None,
-}  # fmt: skip
-"""Columns to write for a blocked file that continues, besides `due_at`."""
-
-MISSING = "missing"
-"""The reason of a file whose asset an audit no longer found; kept while the asset is looked up again."""
 
 _MAY_LET_GO = (
     "SELECT EXISTS (SELECT 1 FROM files f WHERE id = ? AND assetid = ? AND state = 'blocked' AND wanted = 'yes'"
@@ -27,7 +18,7 @@ _MAY_LET_GO = (
 )
 
 
-class Repair:
+class Decisions:
     """The ledger's part for `retry` and `doubt resolve`."""
 
     def __init__(self, store: Database) -> None:

@@ -39,7 +39,7 @@ def different(book) -> None:
 )
 def test_retry_keeps_an_open_doubt(book, make, state):
     make(book)
-    assert book.ledger.repair.retry(book.row(b"a"), NOW) is state
+    assert book.ledger.decisions.retry(book.row(b"a"), NOW) is state
     assert book.row(b"a").state is state
 
 
@@ -47,7 +47,7 @@ def test_retry_keeps_an_open_doubt(book, make, state):
 def test_send_again_overrides_id_and_doubt(book, make):
     make(book)
     known = book.row(b"a").assetid
-    assert book.ledger.repair.send_again(book.row(b"a"), NOW) is State.QUEUED
+    assert book.ledger.decisions.send_again(book.row(b"a"), NOW) is State.QUEUED
     row = book.row(b"a")
     assert (row.assetid, row.send_again, book.ledger.doubts.of(row.id)) == (None, 1, None)
     assert [(o.assetid, o.why) for o in book.ledger.reports.orphans(NOW)] == ([(known, "replaced")] if known else [])
@@ -58,7 +58,7 @@ def test_send_again_overrides_id_and_doubt(book, make):
 def test_file_in_flight_cannot_be_sent_again(book):
     book.begin(book.queue(b"a"))
     with pytest.raises(IllegalTransition):
-        book.ledger.repair.send_again(book.row(b"a"), NOW)
+        book.ledger.decisions.send_again(book.row(b"a"), NOW)
     assert book.row(b"a").state is State.SENDING
 
 
@@ -68,10 +68,10 @@ def test_a_persons_word_ends_a_doubt(book, make, word):
     make(book)
     row = book.row(b"a")
     if word == "asset":
-        state = book.ledger.repair.resolve_as_asset(row, Asset("MINE", "G", "a", 10, M1, "doc"), NOW)
+        state = book.ledger.decisions.resolve_as_asset(row, Asset("MINE", "G", "a", 10, M1, "doc"), NOW)
         assert (state, book.row(b"a").assetid, book.row(b"a").asset_folder) == (State.STORED, "MINE", "G")
     else:
-        assert book.ledger.repair.resolve_as_absent(row, NOW) is State.QUEUED
+        assert book.ledger.decisions.resolve_as_absent(row, NOW) is State.QUEUED
     assert book.ledger.doubts.of(row.id) is None
     assert book.ledger.doubts.count() == 0
 
@@ -89,8 +89,8 @@ def test_only_adopted_asset_is_let_go(book, was, reason):
     book.ledger.assets.apply_all([(row, Event.MISSING, {"reason": reason} | moved)], NOW)
     row = book.row(b"a")
     goes = was == "adopted" and reason != "different"
-    assert book.ledger.repair.may_let_go(row) is goes
-    assert book.ledger.repair.let_go(row, "B", NOW) is (State.STORED if goes else State.BLOCKED)
+    assert book.ledger.decisions.may_let_go(row) is goes
+    assert book.ledger.decisions.let_go(row, "B", NOW) is (State.STORED if goes else State.BLOCKED)
     assert book.row(b"a").assetid == ("B" if goes else "A")
 
 
@@ -99,7 +99,7 @@ def test_asset_of_other_file_is_not_taken(book):
     book.ledger.queue.adopt(row, "A", M1, "said", NOW)
     book.ledger.queue.adopt(other, "B", M1, "said", NOW)
     book.ledger.assets.apply_all([(book.row(b"a"), Event.MISSING, {"reason": "unseen"})], NOW)
-    assert book.ledger.repair.let_go(book.row(b"a"), "B", NOW) is State.BLOCKED
+    assert book.ledger.decisions.let_go(book.row(b"a"), "B", NOW) is State.BLOCKED
     assert book.row(b"a").assetid == "A"
 
 
@@ -109,11 +109,11 @@ def test_replacement_asset_inherits_no_facts(book):
     known = {"verified_at": NOW, "findable_at": NOW, "index_asked_at": NOW, "reason": "missing"}
     book.ledger.assets.apply_all([(book.row(b"a"), Event.MISSING, known)], NOW)
     shown = [Asset(assetid, "F", "a", 10, M1, "doc") for assetid in ("A", "B")]
-    book.ledger.doubts.sight(shown, 0, NOW)
-    assert book.ledger.repair.let_go(book.row(b"a"), "B", NOW) is State.STORED
+    book.ledger.sightings.record(shown, 0, NOW)
+    assert book.ledger.decisions.let_go(book.row(b"a"), "B", NOW) is State.STORED
     row = book.row(b"a")
     assert (row.assetid, row.verified_at, row.findable_at, row.index_asked_at) == ("B", None, None, None)
-    assert book.ledger.doubts.first_seen(["A", "B"]) == {}
+    assert book.ledger.sightings.first_seen(["A", "B"]) == {}
 
 
 def test_sent_asset_found_by_look_up_is_kept(book):
@@ -123,4 +123,4 @@ def test_sent_asset_found_by_look_up_is_kept(book):
     row = book.row(b"a")
     assert (row.id_from, row.asset_folder) == ("adopted", row.destfolderid)
     book.ledger.assets.apply_all([(row, Event.MISSING, {"reason": "missing"})], NOW)
-    assert not book.ledger.repair.may_let_go(book.row(b"a"))
+    assert not book.ledger.decisions.may_let_go(book.row(b"a"))

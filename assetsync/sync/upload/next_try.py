@@ -1,0 +1,141 @@
+"""Why a version waits, and when its next automatic step is: a brake, a pause, a folder, a limit, or its own reason.
+
+The file's own reasons are left to `sync.upload.decide`. Only the ledger and the tree are read: the queue itself chooses
+by the same facts.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from assetsync.clock import SystemClock
+from assetsync.config import SiteConfig, mappings
+from assetsync.core.settled import KEEPS_CHANGING
+from assetsync.ledger.file.database import is_sent_by_hand
+from assetsync.ledger.folders import Hold
+from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.reports import Brake
+from assetsync.ledger.rows import FileRow
+from assetsync.ledger.runs import Pause
+from assetsync.model import State, Wanted
+from assetsync.sync.upload.decide import Block, Wait
+from assetsync.sync.upload.limits import DoubtLimit
+from assetsync.sync.upload.preview import Preview
+from assetsync.text import on_the_wall, printable
+
+_INTERRUPTED = "assetsync run, or assetsync reconcile, looks up whether it arrived"
+
+
+class NextTry(NamedTuple):
+    """The next automatic step for a version: its earliest time (seconds since the epoch), and what it waits for.
+
+    `reason` is a word and `why` a sentence, both None if it only waits for its time. `is_timed` is False if nobody
+    knows when the wait ends. `most_before` is the maximum number of files that are sent before it
+    (`QueueFolders.most_before`), None if it waits for more than its turn.
+    """
+
+    at: float
+    reason: str | None = None
+    why: str | None = None
+    is_timed: bool = True
+    most_before: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """What versions may wait for.
+
+    `sends`: whether a process sends now, `pause` is its pause. `next_read_back` returns when stored versions are read
+    back next, in seconds since the epoch, None if never.
+    """
+
+    config: SiteConfig
+    ledger: Ledger
+    now: float
+    brakes: Sequence[Brake]
+    holds: dict[str, Hold]
+    sends: bool
+    pause: Pause | None
+    preview: Preview
+    next_read_back: Callable[[], float | None]
+
+
+def next_try(row: FileRow, waits: Waits) -> NextTry | None:
+    """Return the next automatic step for a version; None if there is none."""
+    if row.state is State.SENDING:
+        return None if _is_sent(row, waits) else NextTry(waits.now, "interrupted", _INTERRUPTED, is_timed=False)
+    if row.state is State.IN_DOUBT:
+        attempt = waits.ledger.doubts.of(row.id)
+        if attempt is None:
+            return None
+        if waits.pause is None or attempt.look_at > waits.now:
+            return NextTry(attempt.look_at)
+        # It is due and was not looked up: the pause is not for uploads alone.
+        return NextTry(attempt.look_at, *_answered_again(row, waits.pause), is_timed=False)
+    if row.wanted is not Wanted.YES:
+        return None
+    if row.state is State.BLOCKED and row.reason == KEEPS_CHANGING:
+        return NextTry(row.due_at, KEEPS_CHANGING, "if it does not change before")
+    if row.state is State.STORED:
+        runs_at = waits.next_read_back()
+        return None if runs_at is None else NextTry(max(row.due_at, runs_at))
+    return _upload(row, waits) if row.state is State.QUEUED else None
+
+
+def _is_sent(row: FileRow, waits: Waits) -> bool:
+    """Return whether a process may be sending the version now: the one that holds the ledger, or one by hand."""
+    attempt = None if waits.sends else waits.ledger.doubts.of(row.id)
+    return waits.sends or (attempt is not None and is_sent_by_hand(waits.ledger.store.path, attempt.boundary))
+
+
+def _upload(row: FileRow, waits: Waits) -> NextTry:
+    """Return when a queued version is sent."""
+    window, hold = waits.config.upload.window, waits.holds.get(row.destfolderid)
+    due = row.due_at if hold is None else max(waits.now, row.due_at, hold.until)
+    stopped = _stopped(row, waits)
+    opens = None if window is None else window.opens(max(waits.now, due))
+    if stopped is not None:
+        return NextTry(due if opens is None else opens, *stopped, is_timed=False)
+    if opens is not None:
+        return NextTry(opens, "window", f"when upload.window opens ({on_the_wall(opens)})")
+    if hold is not None:
+        return NextTry(due, hold.reason, f"when folder {printable(row.destfolderid)} is tried again")
+    return _decided(row, due, waits)
+
+
+def _decided(row: FileRow, due: float, waits: Waits) -> NextTry:
+    """Return what would become of a version if its turn came now."""
+    match waits.preview.of(row):
+        case Wait(until, why):
+            return NextTry(max(due, until), "waits", why)
+        case Block(reason, detail):
+            return NextTry(due, reason, f"it will be blocked: {printable(detail)}")
+        case _:
+            most_before = waits.ledger.queue_folders.most_before(row, waits.now, mappings(waits.config))
+            return NextTry(due, most_before=most_before)
+
+
+def _stopped(row: FileRow, waits: Waits) -> tuple[str, str] | None:
+    """Return what stops the upload of a version, in a word and a sentence; None if it only waits for its time."""
+    if waits.brakes:
+        return "brake", f"once brake {waits.brakes[0].id} is released: assetsync status tells why it is pulled"
+    if waits.pause is not None:
+        return _answered_again(row, waits.pause)
+    other = waits.ledger.queue.behind(row)
+    if other is not None:
+        return "doubts", f"once the upload of {printable(other.path)} is decided: assetsync doubt list"
+    limits = DoubtLimit.of(waits.config, waits.ledger.doubts, SystemClock()).count()
+    # Files that were tried before have the lower limit of a folder; the rest of the limit is for newly saved files.
+    held = limits.held_for_waiting if row.attempts else limits.held
+    if limits.is_full:
+        into = ""
+    elif row.destfolderid in held:
+        into = f" into folder {row.destfolderid}"
+    else:
+        return None
+    return "doubts", f"once some of the uploads in doubt{into} are decided: assetsync doubt list"
+
+
+def _answered_again(row: FileRow, pause: Pause) -> tuple[str, str]:
+    known = f": {printable(pause.detail)}" if pause.detail not in (row.detail or "") else ""
+    return pause.reason, f"once the service answers as it should{known}"
