@@ -4,8 +4,8 @@ Pulling and lifting are left to `sync.brakes`.
 """
 
 LIFTED = frozenset({"service", "root", "destfolderid", "takeover", "emptied", "vanished"})
-"""The kinds that lift themselves. The others have no cause to fix: many new files stay new, and assets that an audit
-missed may be back at the next audit, which is a day away."""
+"""The kinds that lift themselves. The others have no cause that could end: many new files stay new, and whether missing
+assets are back is known only after the next audit, a day later."""
 
 
 def released_by(kind: str) -> str:

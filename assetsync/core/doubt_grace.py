@@ -7,11 +7,11 @@ long the grace must be. What follows from it is left to `core.doubt`.
 from dataclasses import dataclass, field, replace
 
 SLOW_GAP = 3
-"""A gap may be longer by this multiple of the duration of a round of look-ups: it holds two rounds and one spare."""
+"""A gap may be longer by this multiple of the duration of a round of look-ups: two rounds, and one in reserve."""
 
 SLOW_GRACE = 4 * SLOW_GAP
-"""The grace is longer by this multiple of the duration of a slow round, so that at least two of the longest gaps are
-needed to fill it."""
+"""The grace is longer by this multiple of the duration of a slow round, so that it is longer than the longest gap
+between two look-ups."""
 
 UPLOAD_TIMES = 5
 """A service may store a whole upload late, by this multiple of the time that the upload took."""
@@ -23,8 +23,7 @@ ROUNDS = 5
 """Answered rounds of look-ups that are enough after STORED_BY_NOW, however far apart they were."""
 
 ROUNDS_APART = 60.0
-"""Seconds between two rounds that count, so that no single answer of a cache or of a disturbed service is all of them.
-"""
+"""Seconds between two rounds that count, so that one wrong answer of a cache cannot count as all of them."""
 
 
 @dataclass(frozen=True, slots=True)

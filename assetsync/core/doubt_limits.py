@@ -18,10 +18,11 @@ _ACCEPTED_WITHIN = 600.0
 class DoubtLimits:
     """The limits on uploads in doubt, and the destination folders that take no more uploads because of them.
 
-    Folders that accept uploads share `most` doubts; if there are several, none has more than half of them. A folder
-    that accepted nothing lately, while others did, takes no upload while one is in doubt; such folders have four doubts
-    for each worker together that do not count for the others, and beyond them at most half of the shared limit. While
-    no folder accepts any, as in the first seconds of a site, all share the limit: no folder is worse than the others.
+    - Folders that accepted an upload lately share `most` doubts. If there are several, none has more than half of them.
+    - A folder that accepted nothing lately, while others did, takes no upload while one of its own is in doubt. All
+      such folders together may have four doubts for each worker. These do not count for the accepting folders. Further
+      doubts of such folders may take up half of the shared limit.
+    - While no folder has accepted anything, as in the first seconds of a site, all folders share the limit.
 
     `held` folders take no upload. `held_for_waiting` folders take only files that were saved just now, for which a
     quarter of a folder's limit is reserved. `accepting` folders accepted an upload lately. `one_at_a_time` folders take

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from assetsync.model import FileStat
 
 HOUR = 3600.0
-"""Seconds: the longest rest that changes cause (a longer `settle` is kept), and the span in which versions are counted.
-"""
+"""Seconds. The longest time that changes make a file wait, unless `settle` is longer; also the span in which versions
+are counted."""
 
 KEEPS_CHANGING = "keeps_changing"
 """The reason word of a file that is held because changes cut off upload after upload."""
@@ -99,11 +99,12 @@ def rest_after(uploads: Sequence[PastUpload], settle: float, now: float) -> Rest
 
 
 def unchanged_for(stat: FileStat, queued_at: float, uploads: Sequence[PastUpload], now: float) -> float:
-    """Return the seconds for which a version has rested.
+    """Return for how many seconds a version has not changed.
 
-    They count from when it was written or first seen at rest, whichever is earlier, or from a later cut of its upload.
-    `queued_at` is when it was first seen at rest, in seconds since the epoch. Times in the future are ignored: they
-    come from a clock that has since been set back. If no time remains, the version has rested for ever.
+    The time begins when the version was written or first seen unchanged, whichever is earlier; if a change cut off an
+    upload after that, it begins at that moment. `queued_at` is when the version was first seen unchanged, in seconds
+    since the epoch. Times in the future come from a clock that was set back later, and are ignored. If no time is left
+    to begin from, the result is infinite.
     """
     known = [at for at in (queued_at, max(stat.mtime_ns, stat.ctime_ns) / 1e9) if 0 <= at <= now]
     if not known:

@@ -90,8 +90,8 @@ class FolderListings:
     def needed(self, destfolderid: str) -> bool:
         """Return whether the folder must be listed before the first POST into it.
 
-        It must be if no row of the folder is verified and it was never listed, if the ledger may lack uploads that were
-        sent (`open_ledger`), and if a mapping points to the folder anew (`again`).
+        It must be listed in three cases: it was never listed and none of its rows is verified; the ledger may lack
+        uploads that were sent (`open_ledger`); or a mapping has begun to point to it (`again`).
         """
         return not self._store.value(
             "SELECT EXISTS (SELECT 1 FROM folders WHERE destfolderid = ?1 AND listed_start >="

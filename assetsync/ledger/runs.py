@@ -51,8 +51,8 @@ class LastScan(NamedTuple):
 
     `missing` names the mapped folders that were not there. `stray` counts sidecars without a matching file, up to
     1,000; `first_stray` is the path of one of them. `first_unreadable` names a path that must be made readable, and
-    why; `also_unreadable` does the same for some others. `moved` is the number of paths in `unreadable` that had only
-    moved meanwhile.
+    why; `also_unreadable` does the same for some others. `moved` counts the paths in `unreadable` that were moved while
+    the scan ran.
     """
 
     at: float

@@ -40,8 +40,8 @@ TWIN = "twin"
 """The kind of the brake."""
 
 UNREADABLE_FIX = (
-    "let assetsync's user read it: whether its site sends the same files cannot be told; only where that site is no"
-    " more, remove it with its .epoch"
+    "let the user of assetsync read it. Until then nobody knows whether its site sends the same files. If that site no"
+    " longer exists, remove the ledger and its .epoch file"
 )
 """The fix for a ledger beside this one that cannot be read."""
 
@@ -247,7 +247,7 @@ def _shared(ours: _Placed, theirs: _Placed) -> Iterator[tuple[bytes, str]]:
         if place not in ours.folders and ours.goes_to(place) == folder:
             yield place, folder
     for node, place in ours.nodes.items():
-        # The same folder at another path: it is mounted twice.
+        # The same folder is mounted at two paths.
         other = theirs.nodes.get(node)
         if other not in (None, place) and ours.folders[place] == theirs.folders[other]:
             yield place, ours.folders[place]
@@ -255,6 +255,6 @@ def _shared(ours: _Placed, theirs: _Placed) -> Iterator[tuple[bytes, str]]:
 
 def _sentence(twin: DuplicateSite) -> str:
     return (
-        f"{twin}: each would upload what the other has uploaded. Correct the configuration that is wrong; where that is"
-        " the other one, or that site is no more, release the brake afterwards"
+        f"{twin}: each would upload what the other has uploaded. Correct the configuration that is wrong. If that is"
+        " the other one, or if that site no longer exists, then release the brake"
     )

@@ -18,8 +18,8 @@ from assetsync.sync.intake.sidecars import Sidecars
 _CHANGED = "its metadata changed after the upload: set it in the service by hand"
 _CHANGED_SINCE = "its metadata changed after its asset was taken over: set it in the service by hand"
 _MISNAMED = (
-    "the service took it for another kind of file ({}) than its name says, and its description and keywords came under"
-    " names of that one: set them in the service by hand"
+    "the service stored it as another kind of file ({}) than its name says, so its description and keywords were sent"
+    " to the wrong fields: set them in the service by hand"
 )
 _REMAPPED = "its mapping points to folder {} now, and policy.on_move is report"
 _AND = "; "

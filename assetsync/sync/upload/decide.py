@@ -263,12 +263,12 @@ def _not_known_yet(equal: MayBeUploadOf | MayBeAnothers | ListedAgain, now: floa
     match equal:
         case MayBeUploadOf(other):
             path = printable(other.path)
-            return Wait(now + _SOON, f"an equal asset may be what was uploaded as {path}: waits until that is decided")
+            return Wait(now + _SOON, f"an equal asset may come from the upload of {path}: waits until that is decided")
         case MayBeAnothers(assetid):
             detail = f"{assetid} has the same content and another file's name: waits until the first scan has ended"
             return Wait(now + _LATER, detail)
         case ListedAgain(assetid):
-            detail = f"its folder was listed again: the last audit did not show {assetid}, which seemed to be this file"
+            detail = f"the last audit did not show {assetid}, which seemed to be this file: its folder was listed again"
             return Wait(now, detail)
 
 
@@ -276,7 +276,9 @@ def _resembling(found: Resembles, now: float) -> Decision:
     first, *others = found.assets
     if found.upload_of is not None:
         path = printable(found.upload_of.path)
-        return Wait(now + _SOON, f"{first.assetid} may be what is uploaded as {path}: waits until that is decided")
+        return Wait(
+            now + _SOON, f"asset {first.assetid} may come from the upload of {path}: waits until that upload is decided"
+        )
     what = "of the same name and size" if first.is_exact else "of the same size, whose name may be the file's"
     ids = [one.assetid for one in (first, *others)]
     more = f" and {len(ids) - MOST_NAMED:,} more" * (len(ids) > MOST_NAMED)

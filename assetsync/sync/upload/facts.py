@@ -30,8 +30,8 @@ class Fact(StrEnum):
 class Listing:
     """What the listing of the destination folder shows of a file.
 
-    `unprocessed` is an asset of the file's name that the service still processes, first seen at `since` (seconds since
-    the epoch). `is_running`: another worker lists the folder, so that nothing is known yet.
+    `unprocessed` is an asset of the file's name that the service has not processed yet. It was first seen at `since`,
+    in seconds since the epoch. With `is_running`, another worker is listing the folder, and nothing is known yet.
     """
 
     unprocessed: str | None = None

@@ -178,10 +178,11 @@ class FolderListing:
     def try_held(self) -> None:
         """List one folder that is held because it could not be listed: the folder that was tried longest ago.
 
-        A listing that takes longer than `_QUICK` seconds is given up, and only then is `ensure`, which waits for any
-        listing, what ends the hold. So the hold ends soon after the trouble, and a long try of `ensure` delays nothing.
+        The hold ends soon after the service lists the folder again, however long `ensure` waits before its next try. A
+        listing that takes longer than `_QUICK` seconds is given up here; then only `ensure`, which waits for any
+        listing, ends the hold.
         """
-        # Not those whose only trouble is that their listing takes long: a second one would slow the service further.
+        # A folder whose listing only takes long is left out: a second listing would slow the service further.
         held = [folder for folder in self._ledger.reports.unlisted() if folder not in self._slow]
         self._tried = {folder: self._tried.get(folder, 0.0) for folder in held}
         if not held:

@@ -1,9 +1,8 @@
 """Lease due rows of the ledger's queue to workers, in turn; whether a due file is sent or waits is left to `decide`.
 
-Every second file is the oldest. If many files wait (100,000 files moved in at once, a first import, a tree that is
-hashed again, a folder whose uploads fail), a file that was saved just now would wait behind all of them. So every other
-file, and each one after a lost upload, is the newest of the folder with the fewest waiting files
-(`ledger.queue_folders`).
+Files are taken in turn from two ends. One is the oldest file. The other is the newest file of the folder with the
+fewest waiting files (`ledger.queue_folders`), so that a file that was saved just now does not wait behind a first
+import or a folder whose uploads fail. After an upload whose answer is lost, the next file is of the second kind.
 """
 
 import threading
