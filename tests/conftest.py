@@ -15,8 +15,8 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from assetsync.sandbox import Sandbox
-from assetsync.text import name_configuration
 
+from .process import left_as_it_was
 from .quick import LONG_FOLDERS, is_slow
 from .running import Running, alone, daemons, make_sandbox
 from .slices import name_slices
@@ -119,10 +119,10 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _own_configuration() -> Iterator[None]:
-    """A test that runs a command must not change the commands that a later one shows."""
-    yield
-    name_configuration("")
+def _process_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Undo what a command sets up for a process of its own, or the next test depends on which test ran before it."""
+    with left_as_it_was(monkeypatch):
+        yield
 
 
 @pytest.fixture

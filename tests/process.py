@@ -12,11 +12,12 @@ import pytest
 import structlog
 
 import assetsync.log as log_module
+from assetsync.text import name_configuration
 
 
 @contextmanager
 def left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Take back what is done to logging, hooks, warnings and signals inside the block."""
+    """Take back what is done to logging, hooks, warnings, signals and the shown commands inside the block."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     levels = {name: logging.getLogger(name).level for name in log_module._ONLY_WARNINGS}
@@ -40,3 +41,4 @@ def left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name, before in levels.items():
         logging.getLogger(name).setLevel(before)
     structlog.reset_defaults()
+    name_configuration("")

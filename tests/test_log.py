@@ -25,23 +25,6 @@ from assetsync.log import configure_logging, log_uncaught, redact, register_secr
 CANARY = 'K3y/with+odd"chars=%&\\end'
 
 
-@pytest.fixture(autouse=True)
-def _leave_logging_as_it_was(monkeypatch):
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    levels = {name: logging.getLogger(name).level for name in log_module._ONLY_WARNINGS}
-    monkeypatch.setattr(log_module, "_SECRETS", log_module._Secrets())
-    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-    yield
-    logging.captureWarnings(capture=False)
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    for name, was in levels.items():
-        logging.getLogger(name).setLevel(was)
-    structlog.reset_defaults()
-
-
 def make_log(form="json", level="debug"):
     """Logging into a text that can be looked at, with the canary registered."""
     out = io.StringIO()

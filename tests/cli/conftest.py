@@ -21,8 +21,6 @@ from assetsync.sandbox import Sandbox, SandboxSettings
 from assetsync.sync.context import Context
 from assetsync.sync.requests.take import take_requests
 
-from ..process import left_as_it_was  # noqa: TID252 - the one way to another folder's parts without an installed package
-
 KEY = "a-key-that-no-one-may-see"
 PHOTOS = "A6CE649FAA5F434EB513CA15656AB5AA"
 PAPERS = "0123456789ABCDEF0123456789ABCDEF"
@@ -192,12 +190,6 @@ def make_site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Ca
             return made
 
         yield make
-
-
-@pytest.fixture(autouse=True)
-def _leave_the_process_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with left_as_it_was(monkeypatch):
-        yield
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from ..cli.conftest import (  # noqa: TID252 - the one way to another folder's p
     PAPERS,
     PHOTOS,
     Site,
-    _leave_the_process_as_it_was,  # noqa: F401 - a fixture
 )
 
 

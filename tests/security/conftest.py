@@ -15,8 +15,6 @@ import pytest
 
 from assetsync.cli.entry import run
 
-from ..process import left_as_it_was  # noqa: TID252 - the one way to another folder's parts without an installed package
-
 # With everything in it that some encoding escapes.
 KEY = "C4n4ry+K3y/x&y<z%"
 FOLDER = "A6CE649FAA5F434EB513CA15656AB5AA"
@@ -228,9 +226,3 @@ def within() -> Callable[..., object]:
         return results[0]
 
     return do
-
-
-@pytest.fixture(autouse=True)
-def _leave_the_process_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with left_as_it_was(monkeypatch):
-        yield
