@@ -29,7 +29,7 @@ DEMO = [sys.executable, "-m", "assetsync", "demo"]
 def told(tmp_path_factory):
     """A whole demonstration in a folder of its own."""
     folder = tmp_path_factory.mktemp("demo") / "stage"
-    done = subprocess.run([*DEMO, "--dir", str(folder)], capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run([*DEMO, "--dir", str(folder)], capture_output=True, text=True, timeout=120, check=False)
     return folder, done
 
 
@@ -75,7 +75,7 @@ def test_sidecar_texts_arrive_unchanged(told):
 def test_quiet_demo_draws_no_bar():
     ours, theirs = pty.openpty()
     with open(ours, "rb", buffering=0) as terminal:
-        done = subprocess.run([*DEMO, "--quiet"], stdout=subprocess.PIPE, stderr=theirs, timeout=20, check=False)
+        done = subprocess.run([*DEMO, "--quiet"], stdout=subprocess.PIPE, stderr=theirs, timeout=120, check=False)
         os.set_blocking(ours, False)
         drawn = terminal.read()
         os.close(theirs)

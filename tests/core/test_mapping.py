@@ -161,7 +161,7 @@ def test_random_rules_match_git_verdict(tmp_path):
     empty = tmp_path / "none"
     empty.write_text("")
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=200)
     @given(st.lists(patterns, min_size=1, max_size=4), st.lists(names, min_size=1, max_size=4))
     def agrees(lines, parts):
         # `.*` is the only built-in pattern that matches one of `names`.

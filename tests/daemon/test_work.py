@@ -314,7 +314,7 @@ def test_refused_watcher_is_retried_regularly(make_world, clock, monkeypatch):
 
 def test_silent_watcher_is_rebuilt_with_backoff(make_world, clock, monkeypatch):
     world = make_world(watch={"mode": "inotify"})
-    watching = Work(world.site, idle=0.05).watching
+    watching = Work(world.site, idle=30.0).watching
     wanted = []
     monkeypatch.setattr(watching, "_want_scan", wanted.append)
     watching.start()

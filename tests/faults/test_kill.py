@@ -82,9 +82,7 @@ def test_killed_reconcile_loses_nothing(tmp_path, seeds):
                     process.kill()
                     process.wait()
                     kills += 1
-            last = subprocess.run(
-                command(config, "reconcile", "--json", "--wait", "60s"), capture_output=True, text=True, check=False
-            )
+            last = subprocess.run(command(config, "reconcile", "--json"), capture_output=True, text=True, check=False)
             report = json.loads(last.stdout)
             orphans = subprocess.run(command(config, "orphans", "--json"), capture_output=True, text=True, check=True)
             assets = sandbox.assets()

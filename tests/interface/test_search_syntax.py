@@ -258,7 +258,7 @@ _ONE_LABEL = st.text(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(label=_ONE_LABEL.filter(str.strip), other=_ONE_LABEL.filter(str.strip))
 def test_real_search_finds_exactly_the_label(syntax_site, syntax_client, label, other):
     if " ".join(label.lower().split()) == " ".join(other.lower().split()):

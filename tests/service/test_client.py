@@ -417,7 +417,8 @@ def test_certificate_of_named_ca_is_trusted(serve, connect, make_body, make_requ
             wire_tools.request(tls)
             tls.sendall(wire_tools.http(success))
 
-    service = connect(serve(script).port, scheme="https", ca_file=tls_server.ca_file)
+    limits = {"connect_timeout": 20.0, "read_timeout": 20.0}
+    service = connect(serve(script).port, scheme="https", ca_file=tls_server.ca_file, **limits)
     assert service.upload(make_request(), make_body(BIG)).outcome.answer is Answer.ACCEPTED
 
 

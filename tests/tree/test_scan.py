@@ -54,7 +54,7 @@ names = (any_name | near_name).filter(lambda name: name not in {b".", b".."})
 paths = st.lists(names, min_size=1, max_size=4).map(b"/".join)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(wanted=st.sets(paths, max_size=25), spill=st.sampled_from([1, 3, 50_000]), most_open=st.sampled_from([1, 2, 64]))
 def test_scan_is_in_byte_order_of_paths(wanted: set[bytes], spill: int, most_open: int):
     class Everything:

@@ -388,7 +388,7 @@ PATHS = st.lists(
 
 
 @given(paths=PATHS)
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_path_bytes_are_kept_in_byte_order(make_book, paths: list[bytes]):
     book = make_book(f"{os.urandom(4).hex()}.db")
     for path in paths:
