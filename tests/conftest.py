@@ -15,8 +15,10 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from assetsync.ledger.file import integrity
 from assetsync.sandbox import Sandbox
 
+from .empty_ledger import copying
 from .process import left_as_it_was
 from .quick import LONG_FOLDERS, is_slow
 from .running import Running, alone, daemons, make_sandbox
@@ -127,6 +129,13 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
 def _process_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Undo what a command sets up for a process of its own, or the next test depends on which test ran before it."""
     with left_as_it_was(monkeypatch):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _copy_new_ledgers() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(integrity, "migrate", copying())
         yield
 
 

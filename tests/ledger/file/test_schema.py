@@ -1,5 +1,6 @@
 """Older files become newer ones and keep their rows; what is asked all the time is answered from an index."""
 
+import re
 import signal
 import sqlite3
 import subprocess
@@ -16,6 +17,7 @@ from assetsync.ledger.file import integrity, schema
 from assetsync.ledger.file.database import open_database
 from assetsync.ledger.ledger import open_ledger, read_ledger
 from assetsync.model import State
+from tests.empty_ledger import copying
 from tests.ledger.conftest import NOW, traced
 
 OLD = Path(__file__).parent / "data" / "m001.sql"
@@ -103,6 +105,23 @@ def test_first_release_values_are_understood(old: Path):
         }
         assert [brake.subject for brake in ledger.reports.brakes()] == ["photos"]
         assert [request.verb for request in ledger.open_requests()] == ["retry"]
+
+
+def test_copied_ledger_equals_a_migrated_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """What `tests/empty_ledger.py` gives to other tests is what the migrations give."""
+    open_ledger(tmp_path / "migrated.db").close()
+    monkeypatch.setattr(integrity, "migrate", copying())
+    for name in ("first.db", "copied.db"):
+        open_ledger(tmp_path / name).close()
+    assert contents_of(tmp_path / "copied.db") == contents_of(tmp_path / "migrated.db")
+
+
+def contents_of(path: Path) -> list[object]:
+    """Every statement that makes the file again, without the times, and the settings of its header."""
+    with closing(sqlite3.connect(path)) as conn:
+        settings = ("application_id", "user_version", "journal_mode", "page_size", "encoding", "auto_vacuum")
+        header = [conn.execute(f"PRAGMA {setting}").fetchone() for setting in settings]
+        return [header, *(re.sub(r"'\d[\d .:+-]{9,}'", "A TIME", line) for line in conn.iterdump())]
 
 
 def known_migrations() -> set[str]:
