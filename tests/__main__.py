@@ -7,9 +7,11 @@ Many tests wait for processes, so more of them run at once than there are cores;
 that does not end is ended, with the place where it was, so that it does not keep silent about all others.
 """
 
+import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -28,23 +30,36 @@ def pytest_arguments(said: list[str]) -> list[str]:
     return ["-q", "-n", "3", *(word for end in ends for word in ("-o", end)), *said]
 
 
-CHECKS = (
-    ("ruff check", [tool("ruff"), "check", "."]),
-    ("ruff format", [tool("ruff"), "format", "--check", "."]),
-    ("mypy --strict", [tool("mypy")]),
-    ("import-linter", [tool("lint-imports")]),
-    ("pytest", [sys.executable, "-m", "pytest", *pytest_arguments(sys.argv[1:])]),
-)
+CHECKS = {
+    "ruff check": [tool("ruff"), "check", "."],
+    "ruff format": [tool("ruff"), "format", "--check", "."],
+    "import-linter": [tool("lint-imports")],
+    "mypy --strict": [tool("mypy")],
+    "pytest": [sys.executable, "-m", "pytest", *pytest_arguments(sys.argv[1:])],
+}
+
+
+def environment() -> dict[str, str]:
+    """Return the environment without the wish for no bytecode: each process of a test would compile the program."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
+def passes(name: str) -> bool:
+    """Run a check, whose output is printed once it has ended, except that of pytest."""
+    started = time.monotonic()
+    shown = None if name == "pytest" else subprocess.PIPE
+    done = subprocess.run(
+        CHECKS[name], cwd=ROOT, env=environment(), stdout=shown, stderr=subprocess.STDOUT, check=False
+    )
+    print(f"{(done.stdout or b'').decode()}== {name}: {time.monotonic() - started:.0f} s", flush=True)
+    return done.returncode == 0
 
 
 def main() -> int:
-    failed = []
-    for name, command in CHECKS:
-        print(f"== {name}", flush=True)
-        started = time.monotonic()
-        if subprocess.run(command, cwd=ROOT, check=False).returncode:
-            failed.append(name)
-        print(f"== {name}: {time.monotonic() - started:.0f} s", flush=True)
+    # The types are checked beside pytest: they need one core, and the workers of pytest begin with little to do.
+    with ThreadPoolExecutor(len(CHECKS)) as beside:
+        results = dict(zip(CHECKS, beside.map(passes, CHECKS), strict=True))
+    failed = [name for name, passed in results.items() if not passed]
     print(f"failed: {', '.join(failed)}" if failed else "all checks passed", flush=True)
     return 1 if failed else 0
 
