@@ -11,6 +11,7 @@ from assetsync.cli import operator
 from assetsync.cli.commands import upload
 from assetsync.cli.entry import program
 from assetsync.ledger.ledger import open_ledger
+from tests.slices import skip_outside
 
 from .commands.test_check import WITHOUT_CAPABILITIES
 from .conftest import PHOTOS, Holder
@@ -40,6 +41,9 @@ READING = [
 ]
 OPENING = ["retry", WRITING[-1], "run", "check", "status"]
 """Those that reach the ledger in different ways, also where its folder is open to them."""
+
+REFUSED = [*((command, 0o700) for command in (*WRITING, "run", *READING)), *((command, 0o755) for command in OPENING)]
+SLICES = 3
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 
@@ -106,11 +110,10 @@ def test_reading_root_changes_no_file(owned, held):
         read_all()
 
 
-@pytest.mark.parametrize(
-    ("command", "mode"),
-    [*((command, 0o700) for command in (*WRITING, "run", *READING)), *((command, 0o755) for command in OPENING)],
-)
-def test_wrong_user_is_shown_the_sudo_line(owned, command, mode):
+@pytest.mark.parametrize(("command", "mode"), REFUSED)
+def test_wrong_user_is_shown_the_sudo_line(request, command, mode):
+    skip_outside((command, mode), REFUSED, SLICES, request)
+    owned = request.getfixturevalue("owned")
     owned.ledger.parent.chmod(mode)
     words = [*command.split(), "--config", "site.yaml"]
     done = run_as_another(owned, *words)

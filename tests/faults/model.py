@@ -329,14 +329,21 @@ def at_peace(s: Scenario, w: World, *, late: bool) -> World:
     w = w._replace(hung=-1, look=None, faults=s.faults, other=-1)
     for p in w.pending if late else ():
         w = stored_late(s, w, p, processed=True)[1]
-    w = w._replace(pending=(), assets=tuple(made._replace(processed=True) for made in w.assets))
+    w = w._replace(
+        pending=(), assets=tuple(made if made.processed else made._replace(processed=True) for made in w.assets)
+    )
     for a in w.attempts:
         if a.flies:
             if a.stored < 0:
                 a = a._replace(stored=len(w.assets))  # noqa: PLW2901
                 w = put(s, w, a.no, a.file, s.contents[a.file], processed=True)
             w = answered(s, w, a)
-    return w._replace(attempts=tuple(a._replace(grace=None, age=None, rounds=0) for a in w.attempts))
+    return w._replace(
+        attempts=tuple(
+            a._replace(grace=None, age=None, rounds=0) if a.grace or a.age is not None or a.rounds else a
+            for a in w.attempts
+        )
+    )
 
 
 def calm(s: Scenario, w: World) -> World | None:

@@ -127,7 +127,7 @@ SLOW_RULES = (
     "rounds count after half a day",
 )
 """Rules whose worlds take seconds until they show what the rule is for."""
-SLICES = 3
+SLICES = 6
 
 # What the protocol cannot tell, in worlds that `model` assumes away; if one of these ends well, the assumption can go.
 LIMITS = {
@@ -185,7 +185,7 @@ def explore(scenario: Scenario) -> int:
 
 def _stuck(scenario: Scenario, world: World, ends_well: set[World]) -> str:
     """Say why a state does not end well though nothing goes wrong from now on, or give nothing."""
-    for late in (True, False):
+    for late in (True, False) if world.pending else (False,):
         after: World | None = at_peace(scenario, world, late=late)
         path = []
         while after is not None and after not in ends_well:

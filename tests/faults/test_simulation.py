@@ -144,7 +144,7 @@ That two open attempts may have one name is too rare here since other rules stan
 it, and `test_doubt_model` finds it each time.
 """
 
-SLICES = 3
+SLICES = 6
 
 _TRACES = """
 import sys, hashlib
