@@ -30,6 +30,7 @@ from assetsync.status.sentences import (
     missing_folders,
     no_room,
     orphan_sidecars,
+    page_line,
     regular_work,
     scanned,
     trouble,
@@ -118,6 +119,7 @@ def _lines(look: _Look) -> Iterator[str]:
     yield from adopted_differing(status)
     yield from unsettled(status)
     yield from leftovers(status)
+    yield from page_line(status)
     if look.unseen is not None:
         yield f"it is unknown whether a process sends for this site: {look.unseen}"
     elif not status.running:
