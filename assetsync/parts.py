@@ -67,16 +67,18 @@ def expect_root(config: SiteConfig) -> None:
     try:
         os.close(make_tree(config).open_folder(b""))
     except OSError as error:
-        hint = _let_in(config.root) if error.errno == errno.EACCES else ""
+        hint = let_in(config.root) if error.errno == errno.EACCES else ""
         message = f"the root {printable(bytes(config.root))} cannot be read: {error.strerror}"
         raise RootMissing(message, hint=hint) from error
 
 
-def _let_in(root: Path) -> str:
+def let_in(folder: Path) -> str:
+    """Return the command with which root lets the user of this process read a folder and all below it."""
     user = user_name(os.geteuid())
-    closed = [shlex.quote(str(folder)) for folder in reversed(root.parents) if not os.access(folder, os.X_OK)]
-    above = f"setfacl -m u:{user}:x {' '.join(closed)} && " if closed else ""
-    command = f"{above}setfacl -R -m u:{user}:rX,d:u:{user}:rX {shlex.quote(str(root))}"
+    above = [part for part in reversed(folder.parents) if not os.access(part, os.X_OK, effective_ids=True)]
+    closed = [shlex.quote(str(part)) for part in above]
+    enter = f"setfacl -m u:{user}:x {' '.join(closed)} && " if closed else ""
+    command = f"{enter}setfacl -R -m u:{user}:rX,d:u:{user}:rX {shlex.quote(str(folder))}"
     return f"let the user {user} in, as root: {command}"
 
 

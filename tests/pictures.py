@@ -1,40 +1,15 @@
-"""`python -m tests.pictures` makes the README's pictures: of `assetsync demo` as SVG, and of the status page as PNG.
+"""`python -m tests.pictures` makes the README's picture of the status page; it needs Chromium and playwright."""
 
-The page needs Chromium and playwright.
-"""
-
-import io
 import os
-import re
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
-
-from rich.console import Console
-from rich.text import Text
 
 from .running import daemons, make_sandbox
 
 ROOT = Path(__file__).parent.parent
-DEMO = ROOT / "assetsync" / "guide" / "pictures" / "demo.svg"
 PAGE = ROOT / "systemd" / "monitoring" / "page.png"
-WIDTH = 110
 FILES = 48
-
-
-def draw_demo() -> None:
-    """Write the output of a real run, unchanged, to `DEMO`."""
-    words = [sys.executable, "-m", "assetsync", "demo", "--quiet"]
-    environ = {**os.environ, "COLUMNS": str(WIDTH)}
-    shown = subprocess.run(words, cwd=ROOT, env=environ, capture_output=True, text=True, check=True).stdout
-    console = Console(record=True, width=WIDTH, file=io.StringIO())
-    console.print(Text.from_ansi("$ assetsync demo --quiet\n" + shown))
-    DEMO.parent.mkdir(exist_ok=True)
-    drawn = console.export_svg(title="assetsync demo --quiet")
-    # The picture fetches no font from elsewhere.
-    DEMO.write_text(re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL), "utf-8")
 
 
 def draw_page() -> None:
@@ -60,5 +35,4 @@ def draw_page() -> None:
 
 
 if __name__ == "__main__":
-    draw_demo()
     draw_page()

@@ -35,7 +35,7 @@ _READERS = {
     "rate": "rate",
     "share": "percentage",
     "window": "hours",
-    "listen": "address:port",
+    "listen": "address:port or auto",
     "web_address": "address",
     "absolute": "path",
     "below_root": "path",

@@ -259,11 +259,14 @@ def test_unquoted_window_equals_quoted_one(make_config):
         ("127.0.0.1:9464", ("127.0.0.1", 9464)),
         ("'[::1]:80'", ("::1", 80)),
         ("localhost:0", ("localhost", 0)),
+        ("auto", ("127.0.0.1", 0)),
         ("null", None),
     ],
 )
 def test_where_the_page_listens(make_config, text, listen):
-    assert make_config(f"status: {{listen: {text}}}\n").status.listen == listen
+    read = make_config(f"status: {{listen: {text}}}\n").status.listen
+    assert read == listen
+    assert text == "auto" or str(read) == text.strip("'").replace("null", "None")
 
 
 @pytest.mark.parametrize("command", ["/usr/bin/alert --to 'the admin'", '["/usr/bin/alert", "--to", "the admin"]'])

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import urllib.request
 import zipfile
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -22,6 +23,7 @@ from assetsync.core.metadata import parse_sidecar
 from assetsync.demo.sample import change_tree, make_tree
 from assetsync.sandbox import Sandbox, SandboxSettings
 
+README = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
 DEMO = [sys.executable, "-m", "assetsync", "demo"]
 
 
@@ -37,6 +39,20 @@ def test_demo_is_exit_0_with_all_verified(told):
     _, done = told
     assert done.returncode == 0
     assert "Everything is verified" in done.stdout
+
+
+def test_readme_shows_what_demo_prints(told):
+    """The ids and the seconds differ from run to run; the block leaves lines out where it has an ellipsis."""
+    _, done = told
+    block = re.search(r"<!-- compared by tests/test_demo.py[^\n]*-->\n```text\n(.*?)```", README, re.DOTALL)
+    shown = [line for line in block[1].splitlines() if line.strip() not in ("", "…")]
+    printed = set(map(_without_ids, done.stdout.splitlines()))
+    assert len(shown) > 8
+    assert [line for line in shown if _without_ids(line) not in printed] == []
+
+
+def _without_ids(line):
+    return re.sub(r"[0-9A-F]{32}|[0-9.]+ s$", "#", line)
 
 
 def test_second_run_uploads_only_three_files(told):

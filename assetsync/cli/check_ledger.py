@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from assetsync.cli.daemon_user import systemd_makes_folder
 from assetsync.cli.entry import run_as
 from assetsync.cli.finding import Finding, Level, of_error
 from assetsync.clock import SystemClock
@@ -43,7 +44,9 @@ def look_at_ledger(config: SiteConfig) -> tuple[list[Finding], dict[str, Hold]]:
             ]
             return found, ledger.reports.holds(time.time())
     except LedgerError as error:
-        return [_unopened(config, error), *_user(config), *_other_sites(config, None)], {}
+        may_look = os.access(config.ledger.parent, os.R_OK | os.X_OK, effective_ids=True)
+        beside = _other_sites(config, None) if may_look else ()
+        return [_unopened(config, error), *_user(config), *beside], {}
 
 
 def _unopened(config: SiteConfig, error: LedgerError) -> Finding:
@@ -54,6 +57,9 @@ def _unopened(config: SiteConfig, error: LedgerError) -> Finding:
     if not isinstance(error, LedgerMissing):
         return of_error("ledger", error)
     if not path.parent.is_dir():
+        if systemd_makes_folder(config):
+            message = f"no ledger yet; systemd makes {path.parent} for it when the unit starts"
+            return Finding("ledger", Level.OK, message)
         return Finding("ledger", Level.ERROR, f"the folder {path.parent} is not there", f"mkdir -p {path.parent}")
     return _no_room(path) or Finding("ledger", Level.OK, f"no ledger yet; the first run creates {path}")
 
@@ -84,10 +90,12 @@ def _user(config: SiteConfig) -> Iterator[Finding]:
     """Warn if this user does not own the ledger: the owner may not be able to read what this user can read."""
     user = os.geteuid()
     try:
-        # A ledger that root creates belongs to the owner of its folder.
-        owner = (config.ledger.parent if user == 0 and not config.ledger.exists() else config.ledger).stat().st_uid
+        owner = config.ledger.stat().st_uid
     except OSError:
         # There is no ledger yet, or its error is reported.
+        return
+    if user == 0:
+        # Root reads as the owner (`check._tree`).
         return
     if owner != user:
         message = (
@@ -153,7 +161,7 @@ def _brakes(ledger: Ledger) -> Iterator[Finding]:
 
 def _no_room(path: Path) -> Finding | None:
     """Return the finding if the ledger's folder is not writable or its disk has less than `_ROOM` left, else None."""
-    if not os.access(path.parent, os.W_OK):
+    if not os.access(path.parent, os.W_OK, effective_ids=True):
         fix = "run as the user that owns it, or let assetsync's user write there"
         return Finding("ledger", Level.ERROR, f"the folder {path.parent} cannot be written", fix)
     disk = os.statvfs(path.parent)

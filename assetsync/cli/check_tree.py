@@ -3,6 +3,7 @@
 Scanning is left to `tree.scan`, printing to `check`.
 """
 
+import errno
 import os
 from collections.abc import Iterator
 from collections.abc import Mapping as AnyMapping
@@ -14,7 +15,7 @@ from assetsync.core.mapping import IgnoreRules, Mappings
 from assetsync.core.metadata import FOLDER_SIDECAR, MAX_BYTES, SUFFIX, parse_sidecar
 from assetsync.errors import FileUnreadable, NotRegular, RootMissing, SidecarError
 from assetsync.model import Mapping
-from assetsync.parts import expect_root, make_plan, make_tree
+from assetsync.parts import expect_root, let_in, make_plan, make_tree
 from assetsync.text import amount, files, plural, printable
 from assetsync.tree.filesystem import network_mounts
 from assetsync.tree.safe_open import Tree
@@ -52,13 +53,16 @@ def look_at_tree(config: SiteConfig) -> Iterator[Finding]:
         folder = printable(plan.mappings.all[position].path)
         fix = "create or mount it, or correct `path` below `folders`"
         yield Finding("folders", Level.WARNING, f"the mapped folder {folder} is not there", fix)
+    mapped = {mapping.path for mapping in plan.mappings.all}
     for path, reason in report.unreadable[:NAMED]:
         message = f"{printable(path) or '.'} cannot be read: {reason}"
-        yield Finding("tree", Level.WARNING, message, "give assetsync's user read permission")
+        is_denied = reason == os.strerror(errno.EACCES)
+        fix = let_in(config.root / os.fsdecode(path)) if is_denied else "see `dmesg`, and the next scan"
+        yield Finding("tree", Level.ERROR if is_denied and path in mapped else Level.WARNING, message, fix)
     if report.unreadable_count > NAMED:
         more = report.unreadable_count - NAMED
         yield Finding("tree", Level.WARNING, f"{more:,} more cannot be read", "fix those above first")
-    yield from unreadable.findings()
+    yield from unreadable.findings(config.root, report.files)
     yield from sidecars.findings()
     yield from _watching(config, report.folders)
 
@@ -153,7 +157,11 @@ class _Unreadable:
                 self._count += 1
                 self._first += [error] * (len(self._first) < _UNREADABLE_NAMED)
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self, root: Path, all_files: int) -> Iterator[Finding]:
+        if self._count and self._count == all_files:
+            message = f"no file can be opened: {self._first[0].message}"
+            yield Finding("tree", Level.ERROR, message, let_in(root) if self._first[0].hint else None)
+            return
         for error in self._first:
             fix = error.hint or "make it readable, or leave it out with `ignore`"
             yield Finding("tree", Level.WARNING, error.message, fix)

@@ -30,7 +30,25 @@ CONFIGURATIONS = Path("/etc/assetsync")
 
 CONFIG_VARIABLE = "ASSETSYNC_CONFIG"
 _SITE = "assetsync.site"
+_ALL = "assetsync.all"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+
+
+def configurations(folder: Path) -> list[Path]:
+    """Return the configurations of a folder, sorted, without hidden files, which editors leave. Raise OSError.
+
+    A link that leads nowhere is one of them: its site must not be forgotten.
+    """
+    found = (entry for entry in folder.iterdir() if entry.suffix == ".yaml" and not entry.name.startswith("."))
+    return sorted(path for path in found if path.is_file() or path.is_symlink())
+
+
+def _of_the_server() -> list[Path]:
+    try:
+        return configurations(CONFIGURATIONS)
+    except OSError:
+        # No folder is the same as an empty one; one that this user may not list has none to choose from.
+        return []
 
 
 def _note_site(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
@@ -46,7 +64,7 @@ def _path(ctx: click.Context, _param: click.Parameter, value: Path | None) -> Pa
         raise click.UsageError("--config and --site name the same thing: leave one of them out")
     path = value or (None if site is None else CONFIGURATIONS / f"{site}.yaml") or _usual(os.environ)
     if path is None:
-        known = ", ".join(file.stem for file in sorted(CONFIGURATIONS.glob("*.yaml")))
+        known = ", ".join(file.stem for file in _of_the_server())
         more = f"; {CONFIGURATIONS} has {known}" if known else ""
         raise click.UsageError(f"Missing option '--config' / '-c', or --site NAME, or ${CONFIG_VARIABLE}{more}")
     if path.is_file():
@@ -58,7 +76,7 @@ def _usual(environ: Mapping[str, str]) -> Path | None:
     """Return the configuration for a command that names none; None if there is none, or more than one."""
     if environ.get(CONFIG_VARIABLE):
         return Path(environ[CONFIG_VARIABLE])
-    found = list(CONFIGURATIONS.glob("*.yaml"))
+    found = _of_the_server()
     return found[0] if len(found) == 1 else None
 
 
@@ -75,6 +93,18 @@ def option_for(path: Path) -> str:
 
 def _load(ctx: click.Context, param: click.Parameter, value: Path | None) -> SiteConfig:
     return load_config(_path(ctx, param, value), os.environ)
+
+
+def _note_all(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    ctx.meta[_ALL] = value
+
+
+def _load_unless_all(ctx: click.Context, param: click.Parameter, value: Path | None) -> SiteConfig | None:
+    if not ctx.meta[_ALL]:
+        return _load(ctx, param, value)
+    if value is not None or ctx.meta.get(_SITE) is not None:
+        raise click.UsageError("--all shows every site: leave out --config and --site")
+    return None
 
 
 def _with_site(name: str, callback: Callable[[click.Context, click.Parameter, Path | None], object]) -> Decorator:
@@ -100,6 +130,20 @@ def _with_site(name: str, callback: Callable[[click.Context, click.Parameter, Pa
 
 with_config = _with_site("config", _load)
 """Add the options that name the configuration, which is read; mistakes in it raise ConfigError."""
+
+
+def with_config_or_all(command_function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the same options and `--all`, with which the configuration is None: the command reads all of the server."""
+    every = click.option(
+        "--all",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_note_all,
+        help=f"Show every configuration of {CONFIGURATIONS}, one line each, the worst first.",
+    )
+    return _with_site("config", _load_unless_all)(every(command_function))
+
 
 with_config_path = _with_site("path", _path)
 """Add the same options; the command reads the file itself."""

@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TextIO, TypeVar
@@ -201,11 +201,18 @@ def csv_cell(value: object) -> str:
 
 
 def write_file(path: Path, text: str, mode: int, *, force: bool) -> None:
-    """Write the file in one step; raise FileExistsError if the path is taken, unless `force` replaces it."""
+    """Write the file in one step; raise FileExistsError if the path is taken, unless `force` replaces it.
+
+    A file that replaces another one keeps its owner, as far as this user may give files away.
+    """
     fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = Path(name)
     try:
         with os.fdopen(fd, "w", encoding="utf-8") as file:
+            if force and path.exists():
+                before = path.stat()
+                with suppress(PermissionError):
+                    os.fchown(fd, before.st_uid, before.st_gid)
             os.fchmod(fd, mode)
             file.write(text)
             file.flush()

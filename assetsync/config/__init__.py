@@ -6,7 +6,7 @@ exist is left to `check`.
 """
 
 from assetsync.config.key import KEY_VARIABLE, key_file, key_file_warning, read_api_key
-from assetsync.config.load import load_config, parse_config
+from assetsync.config.load import is_configuration, load_config, parse_config
 from assetsync.config.models import SiteConfig, mappings
 from assetsync.config.schedule import Cron, Interval
 from assetsync.config.values import Listen, Window, duration
@@ -19,6 +19,7 @@ __all__ = [
     "SiteConfig",
     "Window",
     "duration",
+    "is_configuration",
     "key_file",
     "key_file_warning",
     "load_config",

@@ -21,6 +21,7 @@ from assetsync.config.values import below_root
 from assetsync.errors import ConfigError
 
 _MAX_BYTES = 4 * 1024 * 1024
+_OF_A_SITE = frozenset({"site", "root", "service", "folders"})
 _KEY_NAMES = frozenset({"api_key", "apikey", "api-key", "sessiontoken", "key"})
 
 
@@ -38,6 +39,18 @@ def load_config(path: Path, environ: Mapping[str, str]) -> SiteConfig:
         mistake = f"{source}: the configuration cannot be read ({reason}): name an existing file with --config"
         raise ConfigError([mistake]) from exc
     return parse_config(data, source, environ)
+
+
+def is_configuration(data: bytes) -> bool:
+    """Return whether a YAML file is meant as a configuration: any of the needed keys is in it, or it is no YAML.
+
+    Other programs' files, and lists that a configuration names, may lie beside the configurations.
+    """
+    try:
+        value = load(data, none_words=True).value
+    except NotPlain:
+        return True
+    return isinstance(value, dict) and not _OF_A_SITE.isdisjoint(value)
 
 
 def parse_config(data: bytes, source: str, environ: Mapping[str, str]) -> SiteConfig:

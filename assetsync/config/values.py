@@ -35,6 +35,7 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)", re.ASCII)
 _WINDOW = re.compile(r"([0-9]{1,2}):([0-9]{2})\s*-\s*([0-9]{1,2}):([0-9]{2})", re.ASCII)
 _LISTEN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", re.ASCII)
 _LAST_PORT = 65535
+_AUTO = "auto"
 _NOT_IN_URL = re.compile(r"[\x00-\x20\x7f-\x9f\\]")
 _EXAMPLE = "write it such as https://dam.example.com/razuna"
 _NOT_IN_PATH = re.compile("[\x00-\x1f\x7f]")
@@ -155,19 +156,29 @@ def _time_of_day(hour: str, minute: str) -> time:
 
 
 class Listen(NamedTuple):
-    """The address on which the status page listens; an IPv6 address has no brackets."""
+    """The address on which the status page listens; an IPv6 address has no brackets.
+
+    Port 0: the daemon takes a free one, and keeps it in the ledger.
+    """
 
     host: str
     port: int
 
+    def __str__(self) -> str:
+        """Return the address as it is written in the configuration."""
+        return f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
 
 def listen(value: object) -> Listen:
-    """Return the address that `127.0.0.1:9464`, `[::1]:9464` or `host:9464` means."""
+    """Return the address that `127.0.0.1:9464`, `[::1]:9464`, `host:9464` or `auto` means."""
     if isinstance(value, tuple):
         return Listen(*value)
+    if value == _AUTO:
+        return Listen("127.0.0.1", 0)
     found = _LISTEN.fullmatch(value.strip()) if isinstance(value, str) else None
     if not found or int(found[2]) > _LAST_PORT:
-        raise Unusable("it must be an address and a port", "write it such as 127.0.0.1:9464, or null for no page")
+        fix = "write it such as 127.0.0.1:9464, auto for a free port, or null for no page"
+        raise Unusable("it must be an address and a port", fix)
     return Listen(found[1].strip("[]"), int(found[2]))
 
 
@@ -279,7 +290,7 @@ Size = Annotated[int, BeforeValidator(size), _written(_SIZE.pattern, type="integ
 Rate = Annotated[int, BeforeValidator(rate), _written(rf"{_SIZE.pattern}\s*/\s*s")]
 Share = Annotated[float, BeforeValidator(share), _written(_SHARE.pattern)]
 UploadWindow = Annotated[Window, BeforeValidator(window), _written(_WINDOW.pattern)]
-Address = Annotated[Listen, BeforeValidator(listen), _written(_LISTEN.pattern)]
+Address = Annotated[Listen, BeforeValidator(listen), _written(rf"({_AUTO}|{_LISTEN.pattern})")]
 Absolute = Annotated[Path, BeforeValidator(absolute), WithJsonSchema({"type": "string", "pattern": "^/"})]
 WebAddress = Annotated[str, BeforeValidator(web_address), WithJsonSchema({"type": "string", "pattern": "^https?://"})]
 BelowRoot = Annotated[str, BeforeValidator(below_root)]

@@ -32,7 +32,7 @@ from assetsync.daemon.systemd import RELOAD, STOP, Notifier, Signals
 from assetsync.daemon.work import Work
 from assetsync.errors import ConfigError, LedgerBusy, LedgerDamaged, LedgerError, LedgerUnwritable, OutOfResources
 from assetsync.ledger.ledger import Ledger, open_ledger
-from assetsync.ledger.runs import Refusal
+from assetsync.ledger.runs import PageAddress, Refusal
 from assetsync.log import log_uncaught, redact
 from assetsync.notify.notifications import Notifications, current_problems
 from assetsync.parts import make_service
@@ -91,6 +91,7 @@ class Daemon:
         self.clock = SystemClock()
         self._end: Ended | Configured = Ended.STOPPED
         self._refused: tuple[float, str] | None = None
+        self._page: PageAddress | None = None
         self._failure: BaseException | None = None
         limit = min(_LIMIT, notifier.watchdog / 4) if notifier.watchdog else _LIMIT
         self._pulse = Pulse(self.clock, limit)
@@ -185,8 +186,7 @@ class Daemon:
             return
         live = partial(self._live, site, work, schedule, self.clock.now())
         board = Board(self._config, ledger, self.clock, metrics, live)
-        listen = self._config.status.listen
-        server = None if listen is None else Server(listen, board.answers())
+        server = self._once_usable(lambda: self._server(board, ledger), notifications)
         stops = [schedule.stop] if server is None else [server.stop, schedule.stop]
         loops += [self._loop("notify", notifications.step, lack)] if notifications else []
         try:
@@ -197,7 +197,7 @@ class Daemon:
                 server.start()
             self._notifier.ready()
             log.info("running", root=str(self._config.root), watch=work.watching.mode)
-            self._watch_over(board, ledger, site.runtime_state, schedule)
+            self._watch_over(board, ledger, site.runtime_state, schedule, server)
         except Exception as error:
             # An error of the main thread; errors of the loops arrive through `_failed`.
             self._failure = self._failure or error
@@ -219,7 +219,15 @@ class Daemon:
             adopted=site.context.progress.read().adopted,
         )
 
-    def _watch_over(self, board: Board, ledger: Ledger, runtime_state: RuntimeState, schedule: Schedule) -> None:
+    def _server(self, board: Board, ledger: Ledger) -> Server | None:
+        listen, before = self._config.status.listen, ledger.runs.page()
+        if listen is None:
+            return None
+        return Server(listen, board.answers(), kept=0 if before is None else before.port)
+
+    def _watch_over(
+        self, board: Board, ledger: Ledger, runtime_state: RuntimeState, schedule: Schedule, server: Server | None
+    ) -> None:
         """Feed the watchdog while no loop is late; handle signals and clock jumps; update the status line."""
         pause = min(self._limit / 2, 2.0)
         late_before: list[str] = []
@@ -235,6 +243,7 @@ class Daemon:
             late_before = late
             self._guarded(runtime_state.note)
             self._guarded(lambda: self._note_refusal(ledger))
+            self._guarded(lambda: self._note_page(ledger, server))
             if self.clock.steady() >= next_status:
                 next_status = self.clock.steady() + _STATUS_EVERY
                 self._guarded(lambda: self._notifier.status(headline(board.status(_STATUS_PATIENCE))))
@@ -255,6 +264,16 @@ class Daemon:
         if self._refused is not None:
             ledger.runs.note_refusal(Refusal(ledger.start_no, *self._refused))
             self._refused = None
+
+    def _note_page(self, ledger: Ledger, server: Server | None) -> None:
+        """Record where the page listens, or why it cannot, once that is known and whenever it changes."""
+        listen = self._config.status.listen
+        if server is None or listen is None or not server.was_tried:
+            return
+        page = PageAddress(ledger.start_no, listen.host, server.port or listen.port, server.trouble or "")
+        if page != self._page:
+            ledger.runs.note_page(page)
+            self._page = page
 
     def _guarded(self, say: Callable[[], None]) -> None:
         """Run a step that needs the ledger; ignore errors of its disk, as the loops do, except LedgerDamaged.

@@ -42,6 +42,9 @@ _REFUSED = "config_refused"
 """The fact in which a process records a new configuration that it rejected while it kept the old one: start, at,
 mistake."""
 
+_PAGE = "page"
+"""The fact in which a process records where its status page listens: the fields of `PageAddress`."""
+
 _UPLOAD_ADDRESS = "upload_address"
 """The fact that records the address for uploads, and what a probe of it showed: the fields of `UploadAddress`."""
 
@@ -99,6 +102,18 @@ class Refusal(NamedTuple):
     start: int
     at: float
     mistake: str
+
+
+class PageAddress(NamedTuple):
+    """Where the status page of a process listens, in which start of the ledger.
+
+    `trouble` is why it cannot listen there, "" if it does. `port` is 0 if no free port was found.
+    """
+
+    start: int
+    host: str
+    port: int
+    trouble: str = ""
 
 
 class UploadAddress(NamedTuple):
@@ -161,7 +176,7 @@ class Vanished:
         return f"{self.count:,} of {self.known:,} files: {', '.join(named)}{f', {rest:,} from others' if rest else ''}"
 
 
-T = TypeVar("T", LastScan, Pause, Refusal, HeldUp, UploadAddress)
+T = TypeVar("T", LastScan, Pause, Refusal, HeldUp, PageAddress, UploadAddress)
 
 
 class Runs:
@@ -256,6 +271,20 @@ class Runs:
         if record is None or str(record["start"]) != self._store.fact("start"):
             return None
         return _read_as(Refusal, record)
+
+    def note_page(self, page: PageAddress) -> None:
+        """Record where the status page listens."""
+        self._write(_PAGE, page._asdict())
+
+    def page(self) -> PageAddress | None:
+        """Return where the status page listened last, in whichever start; None if none ever did."""
+        record = self._read(_PAGE)
+        return None if record is None else _read_as(PageAddress, record)
+
+    def page_at_hand(self) -> PageAddress | None:
+        """Return the page of the latest process; a run without a page has none."""
+        page = self.page()
+        return page if page is not None and str(page.start) == self._store.fact("start") else None
 
     def note_upload_address(self, address: UploadAddress) -> None:
         """Record the address for uploads."""

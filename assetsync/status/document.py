@@ -12,7 +12,7 @@ from assetsync.ledger.reports import Brake, Finding
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import JOBS
 from assetsync.model import State
-from assetsync.status.sentences import headline, next_step
+from assetsync.status.sentences import headline, next_step, page_address
 from assetsync.status.site_status import SiteStatus
 from assetsync.text import moment, printable, runnable
 
@@ -78,6 +78,9 @@ def as_object(status: SiteStatus) -> dict[str, Any]:
             "detail": status.refused.mistake,
             "mistake": status.refused.mistake,
         },
+        "page": None
+        if status.page is None
+        else {"address": page_address(status), "detail": status.page.trouble or None},
         "sends_from": moment(status.sends_from),
         "last_scan": None
         if scan is None

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from assetsync.config.values import Listen
 from assetsync.core.brakes import released_by
 from assetsync.core.outcome import UPLOAD_ADDRESS_HELP
 from assetsync.core.read_back import NEVER_PROCESSED
@@ -189,6 +190,33 @@ def no_room(status: SiteStatus) -> Iterator[str]:
     if status.without_room is not None:
         yield f"ledger: {status.without_room}: no upload starts without a record"
         yield "    free space; nothing is lost, and sending resumes by itself"
+
+
+def page_address(status: SiteStatus) -> str | None:
+    """Return the address of the running daemon's page, for a browser on this machine; None if it has none."""
+    page = status.page
+    if page is None or page.trouble:
+        return None
+    host = page.host if page.host not in ("0.0.0.0", "::") else "localhost"  # noqa: S104 - nothing is bound here
+    return f"http://{Listen(host, page.port)}/"
+
+
+def page_taken(status: SiteStatus) -> str | None:
+    """Return why the page cannot be shown, in words; None if it is shown, or should not be."""
+    page = status.page
+    if page is None or not page.trouble:
+        return None
+    return f"no page: {Listen(page.host, page.port)}: {page.trouble}"
+
+
+def page_line(status: SiteStatus) -> Iterator[str]:
+    """Yield the address of the page, or why there is none and the next step."""
+    address, taken = page_address(status), page_taken(status)
+    if address is not None:
+        yield f"page: {address}"
+    if taken is not None:
+        yield f"{taken}; files are mirrored all the same, and the address is tried again every minute"
+        yield "    give each site a port of its own in status.listen, or write `auto` there"
 
 
 def regular_work(status: SiteStatus) -> str:

@@ -8,6 +8,7 @@ left to `board`.
 """
 
 import contextlib
+import errno
 import re
 import socket
 import socketserver
@@ -31,6 +32,9 @@ _CONNECTIONS = 16
 _SILENCE = 5.0
 _DEADLINE = 10.0
 _POLL = 0.2
+_FREE_PORTS = range(9564, 9664)
+"""The ports that are tried for `status.listen: auto`: not those that `init` and people count up from 9464."""
+
 _STOP_PATIENCE = 2.0
 _FIRST_TRY = 2.0
 _PLAIN = "text/plain; charset=utf-8"
@@ -71,13 +75,16 @@ class Server:
     """The page's thread: binds the address, and serves until it is stopped.
 
     If the address cannot be bound, the daemon mirrors without the page: the thread logs it once and retries every
-    `again` seconds.
+    `again` seconds. Port 0 takes the port `kept`, which the site had before, or another one that is free.
     """
 
-    def __init__(self, listen: Listen, answers: Answers, *, again: float = 60.0) -> None:
+    def __init__(self, listen: Listen, answers: Answers, *, again: float = 60.0, kept: int = 0) -> None:
+        self.trouble: str | None = None
+        """Why the address cannot be bound; None if it is bound, or was not tried yet."""
         self._listen = listen
         self._answers = answers
         self._again = again
+        self._ports = [listen.port] if listen.port else [*([kept] if kept else []), *_FREE_PORTS, 0]
         self._stop = threading.Event()
         self._tried = threading.Event()
         self._bound: _Bound | None = None
@@ -87,6 +94,11 @@ class Server:
     def port(self) -> int | None:
         """The port; None until the address is bound."""
         return None if self._bound is None else int(self._bound.server_address[1])
+
+    @property
+    def was_tried(self) -> bool:
+        """Whether the address was tried, so that it has a port or a trouble."""
+        return self._tried.is_set()
 
     def start(self) -> None:
         """Start to serve; wait at most `_FIRST_TRY` seconds for the address, whose name may take long to look up."""
@@ -101,16 +113,18 @@ class Server:
 
     def _run(self) -> None:
         while (trouble := self._bind()) is not None:
+            self.trouble = trouble
             if not self._tried.is_set():
                 log.error(
                     "the status page cannot be shown",
-                    listen=f"{self._listen.host}:{self._listen.port}",
+                    listen=str(self._listen),
                     detail=trouble,
                     fix=f"free the address or change status.listen; tried again every {self._again:.0f} s",
                 )
             self._tried.set()
             if self._stop.wait(self._again):
                 return
+        self.trouble = None
         self._tried.set()
         assert self._bound is not None, "an address without trouble is bound"
         while not self._stop.is_set():
@@ -120,14 +134,20 @@ class Server:
 
     def _bind(self) -> str | None:
         """Bind the address; return the reason if that fails, else None."""
-        try:
-            self._bound = _Bound(self._listen, self._answers)
-        except OSError as error:
-            return error.strerror or str(error)
-        except UnicodeError:
-            return "no such name can be looked up"
-        log.info("status page", listen=self._listen.host, port=self.port)
-        return None
+        trouble = ""
+        for port in self._ports:
+            try:
+                self._bound = _Bound(Listen(self._listen.host, port), self._answers)
+            except OSError as error:
+                trouble = error.strerror or str(error)
+                if error.errno != errno.EADDRINUSE:
+                    break
+            except UnicodeError:
+                return "no such name can be looked up"
+            else:
+                log.info("status page", listen=self._listen.host, port=self.port)
+                return None
+        return trouble
 
 
 class _Bound(socketserver.ThreadingTCPServer):

@@ -15,7 +15,7 @@ from assetsync.ledger.file.ledger_files import without_room
 from assetsync.ledger.folders import Hold
 from assetsync.ledger.reports import BlockedGroup, Brake, Counts, LedgerView
 from assetsync.ledger.rows import FileRow
-from assetsync.ledger.runs import DAY, HeldUp, Hour, LastScan, Pause, Refusal, Run, Unsettled, Vanished
+from assetsync.ledger.runs import DAY, HeldUp, Hour, LastScan, PageAddress, Pause, Refusal, Run, Unsettled, Vanished
 from assetsync.model import Mapping, State
 
 
@@ -87,7 +87,8 @@ class SiteStatus:
     rejected. `vanished`: the scans of the last week that found files gone, the newest last. `blocked_groups`: blocked
     files by reason, each group with its first files; only the page has them. `wrong_address`:
     why the address for uploads is not the service's. `adopted_differing`: how many adopted files have other metadata in
-    the service than in the sidecars. Times are in seconds since the epoch.
+    the service than in the sidecars. `page`: where the running daemon's page listens, or why it cannot. Times are in
+    seconds since the epoch.
     """
 
     site: str
@@ -119,6 +120,7 @@ class SiteStatus:
     held_up: HeldUp | None = None
     wrong_address: str | None = None
     adopted_differing: int = 0
+    page: PageAddress | None = None
 
     @property
     def vanished_lately(self) -> Vanished | None:
@@ -222,6 +224,7 @@ def read_status(config: SiteConfig, ledger: LedgerView, now: float, *, running: 
         held_up=ledger.runs.held_up_at_hand() if running and counts.of(State.QUEUED) else None,
         wrong_address=wrong_address(config, ledger),
         adopted_differing=reports.count_adopted(),
+        page=ledger.runs.page_at_hand() if running else None,
     )
 
 

@@ -119,7 +119,35 @@ def test_taken_port_is_logged_and_tolerated(make):
         (said,) = running.events("the status page cannot be shown")
         assert (said["level"], said["listen"]) == ("error", f"127.0.0.1:{other.getsockname()[1]}")
         assert "status.listen" in said["fix"]
+        running.until(lambda: "no page: " in status(running))
+        assert "Address already in use; files are mirrored all the same" in status(running)
+        page = json.loads(status(running, "--json"))["page"]
+        assert page == {"address": None, "detail": "Address already in use"}
         assert running.stop() == 0
+
+
+def test_automatic_port_is_kept(make):
+    """Another program has the port at the second start, so that a new one is taken and kept."""
+    running = make(status="{listen: auto}").start()
+
+    def address():
+        page = json.loads(status(running, "--json"))["page"]
+        return page and page["address"]
+
+    running.until(address)
+    first = address()
+    assert get(first, "healthz") == "ok\n"
+    assert f"page: {first}" in status(running)
+    assert (running.stop(), address()) == (0, None)
+    with socket.create_server(("127.0.0.1", int(first.rpartition(":")[2].strip("/")))):
+        running.start()
+        running.until(address)
+        second = address()
+        running.stop()
+    assert second != first
+    running.start()
+    running.until(address)
+    assert (address(), running.stop()) == (second, 0)
 
 
 def test_outage_shows_in_every_output(make, sandbox):

@@ -1,4 +1,4 @@
-"""The alert rules and the dashboard speak of metrics that there are."""
+"""The alert rules, the dashboard and the guide speak of metrics that there are."""
 
 import json
 import re
@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 FOLDER = Path(__file__).parents[2] / "systemd" / "monitoring"
+GUIDE = Path(__file__).parents[2] / "assetsync" / "guide" / "metrics.md"
 RULES = FOLDER / "assetsync.rules.yml"
 DASHBOARD = FOLDER / "assetsync.dashboard.json"
 # What Prometheus itself adds.
@@ -26,7 +28,8 @@ def named(expression: str) -> set[str]:
 
 
 @pytest.fixture
-def exported(shown) -> set[str]:
+def exposition(shown) -> str:
+    """Everything that a process exports, also what is absent without a failed upload or a pause."""
     world = shown.world
     world.write("a", b"content")
     world.service.script.append("lost_after")
@@ -35,8 +38,12 @@ def exported(shown) -> set[str]:
     world.scan()
     said = {"start": world.ledger.start_no, "since": 0, "reason": "key_refused", "detail": "x"}
     world.ledger.set_fact("paused", json.dumps(said))
-    text = shown.get("/metrics").body.decode()
-    return {line.split("{")[0] for line in text.splitlines() if not line.startswith("#")}
+    return shown.get("/metrics").body.decode()
+
+
+@pytest.fixture
+def exported(exposition) -> set[str]:
+    return {line.split("{")[0] for line in exposition.splitlines() if not line.startswith("#")}
 
 
 def expressions() -> list[str]:
@@ -51,6 +58,16 @@ def test_every_required_metric_is_exported(exported):
     asked = set().union(*map(named, expressions()))
     assert len(asked) > 20
     assert asked - exported == set()
+
+
+def test_guide_lists_exactly_all_series(exposition):
+    made = {}
+    for family in text_string_to_metric_families(exposition):
+        labels = {label for sample in family.samples for label in sample.labels} - {"site", "le"}
+        made[family.name + ("_total" if family.type == "counter" else "")] = labels
+    rows = [line.split("|")[1] for line in GUIDE.read_text("utf-8").splitlines() if line.startswith("| `")]
+    listed = re.findall(r"`(\w+)(?:\{(\w+)\})?`", "".join(rows))
+    assert {name: {label} - {""} for name, label in listed} == made
 
 
 def test_every_alert_has_summary_and_remedy():

@@ -18,7 +18,8 @@ from pydantic import SecretStr
 from assetsync.cli.addresses import swapped, wrong_upload_url
 from assetsync.cli.check_ledger import look_at_ledger
 from assetsync.cli.check_tree import look_at_tree
-from assetsync.cli.entry import NO_SERVICE, OK, USAGE
+from assetsync.cli.daemon_user import User, acting_as, can_act_as, daemon_user, systemd_makes_folder
+from assetsync.cli.entry import NO_SERVICE, OK, USAGE, run_as
 from assetsync.cli.finding import Finding, Level, Where
 from assetsync.cli.operator import read_key
 from assetsync.cli.options import CONFIGURATIONS, with_config_path, with_json
@@ -36,7 +37,7 @@ from assetsync.notify.notifications import receivers
 from assetsync.parts import make_service
 from assetsync.service.client import HttpService
 from assetsync.sync.folder_backoff import probe
-from assetsync.text import plural, printable
+from assetsync.text import plural, printable, user_name
 
 
 def look_at_page(config: SiteConfig) -> Iterator[Finding]:
@@ -59,8 +60,11 @@ def look_at_page(config: SiteConfig) -> Iterator[Finding]:
         why = "no such name can be looked up"
     else:
         return
-    message = f"the status page cannot listen on {listen.host}:{listen.port}: {why}"
-    fix = "give each site a port of its own in status.listen, or set it to null; files are mirrored all the same"
+    message = f"the status page cannot listen on {listen}: {why}"
+    fix = (
+        "give each site a port of its own in status.listen, or write `auto` there, or null for no page; files are"
+        " mirrored all the same"
+    )
     yield Finding("status", Level.WARNING, message, fix)
 
 
@@ -112,12 +116,32 @@ def look(path: Path, config: SiteConfig) -> Iterator[Finding]:
             yield Finding("folders", Level.WARNING, message, fix)
     key, findings = _key(config)
     yield from findings
-    yield from look_at_tree(config)
-    findings, held = look_at_ledger(config)
+    findings, user = _tree(config)
+    yield from findings
+    with acting_as(None if systemd_makes_folder(config) else user):
+        findings, held = look_at_ledger(config)
     yield from findings
     yield from look_at_page(config)
     if key is not None:
         yield from _service(config, key, held)
+
+
+def _tree(config: SiteConfig) -> tuple[list[Finding], User | None]:
+    """Return the findings about the tree, and the daemon's user if root read the tree with that user's rights."""
+    user = daemon_user(config)
+    if user is None:
+        return [*look_at_tree(config)], None
+    name = user_name(user.uid)
+    if not can_act_as(user):
+        message = (
+            f"the tree was read as root, and the daemon runs as {name}: what {name} cannot read is not reported here"
+        )
+        named = [] if config.file is None else ["--config", str(config.file)]
+        fix = f"run it as its user: {run_as(user.uid, ['check', *named])}"
+        return [*look_at_tree(config), Finding("user", Level.WARNING, message, fix)], None
+    with acting_as(user):
+        found = [*look_at_tree(config)]
+    return [*found, Finding("user", Level.OK, f"the tree was read as {name}, as whom the daemon runs")], user
 
 
 def _key(config: SiteConfig) -> tuple[SecretStr | None, list[Finding]]:

@@ -1,12 +1,16 @@
 """`assetsync init`: ask for what a new site needs, write its configuration and key file, and check them.
 
-Values are quoted, files appear whole, and nothing is overwritten unasked. Checking a single answer is left to `config`.
+Values are quoted, files appear whole, and nothing is overwritten unasked: only an empty key file, and the example
+configuration as it was copied, are filled in. Checking a single answer is left to `config`.
 """
 
 import os
+import re
 import shlex
+import socket
+import stat
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -19,14 +23,18 @@ from pydantic import SecretStr
 from assetsync.cli import options
 from assetsync.cli.addresses import swapped, wrong_upload_url
 from assetsync.cli.commands.check import command as check
+from assetsync.cli.commands.example import shared
+from assetsync.cli.daemon_user import STATE_FOLDER, units_user
 from assetsync.cli.entry import OK
 from assetsync.cli.output import note, warn, write, write_file
-from assetsync.config import KEY_VARIABLE, SiteConfig, parse_config
+from assetsync.config import KEY_VARIABLE, SiteConfig, load_config, parse_config
 from assetsync.config.document.fields import Unusable
 from assetsync.config.key import checked_key, keep_from_dumps, read_key_file
 from assetsync.config.models import folder_id, site_name
 from assetsync.config.values import absolute, base_url, below_root, is_inside, service_url
 from assetsync.errors import BadAnswer, ConfigError, KeyRefused, ServiceError, UsageError
+from assetsync.ledger.file.database import holder_of
+from assetsync.ledger.file.ledger_files import real
 from assetsync.log import register_secret
 from assetsync.model import SearchRequest
 from assetsync.parts import make_service
@@ -36,14 +44,20 @@ _SERVICE = {
     "base_url": "Where the service is installed.",
     "upload_url": "The index file of your tenant; files are posted here.",
 }
+_PORTS = range(9464, 9564)
+_AN_ADDRESS = re.compile(r"\s*[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_KEY_LINE = re.compile(r"^  api_key_file:.*\n", re.MULTILINE)
 _Value = TypeVar("_Value")
 _Folders = Sequence[tuple[str, str]]
 
 
-def configuration(site: str, root: Path, ledger: Path, service: Mapping[str, str], folders: _Folders) -> str:
+def configuration(
+    site: str, root: Path, ledger: Path, service: Mapping[str, str], folders: _Folders, *, listen: str
+) -> str:
     """Return the text of the configuration, with a short comment for each part.
 
-    `service` has the settings of that section, `folders` pairs of a path below the root and its destfolderid.
+    `service` has the settings of that section, `folders` pairs of a path below the root and its destfolderid. `listen`
+    is where the status page listens.
     """
     settings = "".join(f"  # {_SERVICE[name]}\n  {name}: {_quoted(value)}\n" for name, value in service.items())
     mapped = "".join(f"  - path: {_quoted(path)}\n    destfolderid: {_quoted(folder)}\n" for path, folder in folders)
@@ -64,7 +78,11 @@ service:
 
 # Which folder below root goes into which folder of the service. What no entry covers is not uploaded.
 folders:
-{mapped}"""
+{mapped}
+# The address of the status page and the metrics. Each site on this machine needs its own port.
+status:
+  listen: {_quoted(listen)}
+"""
 
 
 def _quoted(value: str) -> str:
@@ -72,16 +90,66 @@ def _quoted(value: str) -> str:
     return yaml.safe_dump(value, default_style='"', allow_unicode=True, width=float("inf")).rstrip("\n")
 
 
-def write_site(path: Path, text: str, key: SecretStr, *, force: bool) -> None:
-    """Write the configuration and the key file beside it, or neither. Raise OSError."""
+def write_site(path: Path, text: str, key: SecretStr, *, replace: Collection[Path]) -> None:
+    """Write the configuration and the key file beside it, or neither. Raise OSError.
+
+    A file of `replace` keeps its owner and mode, but only its owner may read a key. A file that holds the key already
+    is left alone.
+    """
     key_path = path.with_suffix(".key")
-    write_file(key_path, key.get_secret_value(), 0o600, force=force)
+    holds_key = _key_in(key_path) == key.get_secret_value()
+    if not holds_key:
+        mode = 0o600 & _mode(key_path, 0o600)
+        write_file(key_path, key.get_secret_value(), mode, force=key_path in replace)
     try:
-        write_file(path, text, 0o644, force=force)
+        write_file(path, text, _mode(path, 0o644), force=path in replace)
     except OSError:
-        if not force:
+        if key_path not in replace:
             key_path.unlink()
         raise
+
+
+def _mode(path: Path, usual: int) -> int:
+    return stat.S_IMODE(path.stat().st_mode) if path.is_file() else usual
+
+
+def _key_in(path: Path) -> str:
+    """Return the content of a key file without its line end; "" if there is none. Raise OSError."""
+    return path.read_text("utf-8", errors="replace").rstrip("\r\n") if path.is_file() else ""
+
+
+def _free_address(path: Path) -> str:
+    """Return the first address for the status page that is free, and that no configuration beside `path` names.
+
+    A configuration that is replaced keeps its port while its own daemon listens there.
+    """
+    beside = options.configurations(path.parent) if path.parent.is_dir() else []
+    sites = {file: config for file in beside if (config := _readable(file)) is not None}
+    own = sites.pop(path, None)
+    if own is not None and own.status.listen is not None and holder_of(real(own.ledger)).sends:
+        return str(own.status.listen)
+    named = {site.status.listen.port for site in sites.values() if site.status.listen is not None}
+    port = next((port for port in _PORTS if port not in named and _is_free(port)), None)
+    return "auto" if port is None else f"127.0.0.1:{port}"
+
+
+def _readable(file: Path) -> SiteConfig | None:
+    """Return a configuration; None for one with mistakes, with which no site runs, and for other programs' files."""
+    try:
+        return load_config(file, {})
+    except ConfigError:
+        return None
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind(("127.0.0.1", port))
+            tried.listen()
+        except OSError:
+            return False
+    return True
 
 
 @click.command("init")
@@ -128,14 +196,14 @@ def command(
     """
     site = _answer("--site", "Name of the site", site_name, given["site"])
     path = (output or options.CONFIGURATIONS / f"{site}.yaml").absolute()
-    _expect_place(path, force=force)
+    replace = _replaceable(path, force=force, has_key=key_file is not None or KEY_VARIABLE in os.environ)
     root = _answer("--root", "Folder to mirror", partial(_root, path), given["root"])
     ledger = f"/var/lib/assetsync/{site}.db" if path.parent == options.CONFIGURATIONS else str(path.with_suffix(".db"))
     ledger_path = _answer("--ledger", "Ledger, a database", partial(_ledger, root), given["ledger"], default=ledger)
     mapped = [_answer("--folder", "", _pair, text) for text in folders]
     service = _ask_service(given)
     key = _read_key(key_file, path.with_suffix(".key"))
-    draft = partial(configuration, site, root, ledger_path)
+    draft = partial(configuration, site, root, ledger_path, listen=_free_address(path))
 
     def config_of(addresses: Mapping[str, str]) -> SiteConfig:
         # The folders are asked for once the service has answered: it knows some of their ids.
@@ -148,10 +216,8 @@ def command(
     try:
         for folder, mode in ((path.parent, 0o755), (ledger_path.parent, 0o700)):
             if not folder.is_dir():
-                folder.mkdir(parents=True)
-                # Whatever the umask is, the daemon's user must be able to read the configuration.
-                folder.chmod(mode)
-        write_site(path, text, key, force=force)
+                _make_folder(folder, mode)
+        write_site(path, text, key, replace=replace)
     except OSError as error:
         place = error.filename2 or error.filename or path
         raise UsageError(
@@ -159,6 +225,16 @@ def command(
         ) from error
     write(f"wrote {printable(str(path))} and {printable(str(path.with_suffix('.key')))}")
     return _check(path)
+
+
+def _make_folder(folder: Path, mode: int) -> None:
+    folder.mkdir(parents=True)
+    # Whatever the umask is, the daemon's user must be able to read the configuration.
+    folder.chmod(mode)
+    user = units_user() if folder == STATE_FOLDER else None
+    if user is not None:
+        # As systemd would make it, so that commands of this user can use it before the unit has started.
+        os.chown(folder, user.uid, user.gid)
 
 
 def _check(path: Path) -> int:
@@ -190,7 +266,9 @@ def _answer(
         try:
             return read(_utf8(text))
         except Unusable as error:
-            raise click.BadParameter(error.message(), param_hint=f"'{option}'") from None
+            # A prompt shows no option: the value is what "it" is.
+            named = "" if given is not None else f"{printable(text)}: "
+            raise click.BadParameter(named + error.message(), param_hint=f"'{option}'") from None
         except ConfigError as error:
             raise click.BadParameter(str(error), param_hint=f"'{option}'") from None
 
@@ -201,27 +279,46 @@ def _answer(
     return answer
 
 
-def _expect_place(path: Path, *, force: bool) -> None:
-    """Raise UsageError if the configuration and its key cannot be written there, before anything else is asked."""
+def _replaceable(path: Path, *, force: bool, has_key: bool) -> frozenset[Path]:
+    """Return the files that are there and may be replaced, before anything else is asked.
+
+    Raise UsageError if the configuration and its key cannot be written there. Without `force`, a file may be replaced
+    if nobody has written into it: an empty key file, and the example configuration. A key that is there is kept unless
+    another one is given (`has_key`).
+    """
     key_path = path.with_suffix(".key")
     if not _is_utf8(str(path)):
         raise UsageError(f"{path} is not UTF-8, as the configuration is", hint="name another file by --output")
     if key_path == path:
         raise UsageError(f"{path} is the name of the key file", hint="end the name of the configuration in .yaml")
-    taken = [str(file) for file in (path, key_path) if os.path.lexists(file)]
-    if taken and not force:
-        raise UsageError(
-            f"{' and '.join(taken)} exist{'s' if len(taken) == 1 else ''} already", hint="--force replaces it"
-        )
+    there = [file for file in (path, key_path) if os.path.lexists(file)]
+    written = [path] * (path in there and not _is_example(path))
+    written += [key_path] * (key_path in there and has_key and bool(_key_in(key_path)))
+    if written and not force:
+        names = " and ".join(map(str, written))
+        raise UsageError(f"{names} exist{'s' if len(written) == 1 else ''} already", hint="--force replaces it")
     folder = next(folder for folder in path.parents if folder.exists())
     if not os.access(folder, os.W_OK):
         raise UsageError(
             f"{folder} cannot be written", hint="run it as root, or name another file by --output, such as hq.yaml"
         )
+    return frozenset(there)
+
+
+def _is_example(path: Path) -> bool:
+    """Return whether a configuration is the example, with or without the line that a server does without."""
+    example = shared("config.example.yaml").read_text("utf-8")
+    return path.is_file() and _KEY_LINE.sub("", path.read_text("utf-8", "replace")) == _KEY_LINE.sub("", example)
+
+
+def _path(text: str) -> str:
+    if _AN_ADDRESS.match(text):
+        raise Unusable("it is an address, and a path on this machine is asked for", "write it such as /srv/media")
+    return text
 
 
 def _root(path: Path, text: str) -> Path:
-    root = absolute(Path(text).expanduser().absolute())
+    root = absolute(Path(_path(text)).expanduser().absolute())
     if not root.is_dir():
         raise Unusable("there is no such folder", "name the folder to mirror")
     if not os.access(root, os.R_OK | os.X_OK):
@@ -232,7 +329,7 @@ def _root(path: Path, text: str) -> Path:
 
 
 def _ledger(root: Path, text: str) -> Path:
-    ledger = absolute(Path(text).expanduser().absolute())
+    ledger = absolute(Path(_path(text)).expanduser().absolute())
     if is_inside(ledger, root):
         raise Unusable("it is inside root", "move it elsewhere, because assetsync never writes into the tree")
     return ledger
@@ -276,11 +373,16 @@ def _read_key(file: Path | None, to_write: Path) -> SecretStr:
         replaced = f", and replaces that in {printable(str(to_write))}" if os.path.lexists(to_write) else ""
         note(f"the API key is that of ${KEY_VARIABLE}{replaced}")
         return checked_key(in_variable, f"${KEY_VARIABLE}")
+    if to_write.is_file() and to_write.stat().st_size:
+        note(f"the API key is that of {printable(str(to_write))}, which is kept")
+        return read_key_file(to_write, "the key file of the site")
     return _ask_key()
 
 
 def _ask_key() -> SecretStr:
-    return _answer("--key-file", "API key (not shown)", partial(checked_key, where="the API key"), None)
+    return _answer(
+        "--key-file", "API key (not shown)", partial(checked_key, where="the API key", fill="the prompt"), None
+    )
 
 
 def _until_answered(
@@ -338,7 +440,7 @@ def _ask_folders(root: Path, offered: list[str]) -> list[tuple[str, str]]:
     mapped: list[tuple[str, str]] = []
 
     def further(text: str) -> str:
-        path = below_root(text)
+        path = below_root(_path(text))
         if not (root / path).is_dir():
             raise Unusable("there is no such folder below root", "name one that is there")
         if path in dict(mapped):

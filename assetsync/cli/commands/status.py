@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from assetsync.cli.options import with_config, with_json
+from assetsync.cli.entry import OK
+from assetsync.cli.options import with_config_or_all, with_json
 from assetsync.cli.output import coloured, write, write_json
+from assetsync.cli.overview import brief_code, show_all, show_brief
 from assetsync.config import SiteConfig
 from assetsync.ledger.file.database import holder_of
 from assetsync.ledger.reports import view_ledger
@@ -30,6 +32,7 @@ from assetsync.status.sentences import (
     missing_folders,
     no_room,
     orphan_sidecars,
+    page_line,
     regular_work,
     scanned,
     trouble,
@@ -51,30 +54,41 @@ _NARROWEST = 2  # lines; too few for a line that says that something is left out
 
 
 @click.command("status")
-@with_config
-@with_json("Print one object; with --watch one a line, every two seconds.")
+@with_config_or_all
+@with_json("Print one object; with --watch one a line, every two seconds; with --all one a line for each site.")
+@click.option("--brief", is_flag=True, help="Print one line, and exit with 1 if a person is needed.")
 @click.option("--watch", is_flag=True, help="Refresh until Ctrl-C or SIGTERM, which exit with 0.")
-def command(config: SiteConfig, *, as_json: bool, watch: bool) -> None:
+def command(config: SiteConfig | None, *, as_json: bool, watch: bool, brief: bool) -> int:
     """Show whether the site is in sync, and what needs you.
 
     The command only reads the ledger: it asks the service nothing and does not look at the tree. It works beside a
-    daemon.
+    daemon. It exits with 0 whatever it shows. With --brief, it exits with 1 if a person is needed: something is
+    blocked or stopped, or the last scan is older than 26 hours.
 
     \b
     Examples:
       assetsync status --config /etc/assetsync/hq.yaml
       assetsync status --config hq.yaml --watch
       assetsync status --config hq.yaml --json | jq .in_sync
+      assetsync status --config hq.yaml --brief      # exits with 1 if a person is needed
+      assetsync status --all
     """
+    if watch and (brief or config is None):
+        raise click.UsageError("--watch shows one site in full: leave out --all and --brief")
+    if config is None:
+        return show_all(as_json=as_json, brief=brief)
     if watch:
         _watch(config, as_json=as_json)
-        return
+        return OK
     look = _look(config)
     if as_json:
         write_json(_object(look))
-        return
-    for line in _painted(look, _lines(look)):
-        write(line)
+    elif brief:
+        return show_brief(look.status)
+    else:
+        for line in _painted(look, _lines(look)):
+            write(line)
+    return brief_code(look.status) if brief else OK
 
 
 class _Look(NamedTuple):
@@ -118,6 +132,7 @@ def _lines(look: _Look) -> Iterator[str]:
     yield from adopted_differing(status)
     yield from unsettled(status)
     yield from leftovers(status)
+    yield from page_line(status)
     if look.unseen is not None:
         yield f"it is unknown whether a process sends for this site: {look.unseen}"
     elif not status.running:

@@ -1,6 +1,6 @@
 """`assetsync check`: what it finds, and the fix for each finding.
 
-Covers `cli/addresses.py`, `cli/check_ledger.py`, `cli/check_tree.py` and `cli/finding.py`.
+Covers `cli/addresses.py`, `cli/check_ledger.py`, `cli/check_tree.py`, `cli/daemon_user.py` and `cli/finding.py`.
 """
 
 import json
@@ -15,12 +15,15 @@ from pathlib import Path
 
 import pytest
 
+from assetsync.cli import daemon_user, options
 from assetsync.cli.check_ledger import _no_room
+from assetsync.cli.commands import check as check_command
 from assetsync.cli.entry import program
 from assetsync.cli.finding import Level
 from assetsync.sandbox import FaultKind, FaultRule
 from tests.cli.conftest import KEY, PAPERS, PHOTOS
 
+ROOT = Path(__file__).parents[3]
 KEYS = {"what", "level", "detail", "help", "message", "fix"}
 
 
@@ -191,7 +194,7 @@ def test_nearly_full_disk_is_reported_early(site, monkeypatch):
 
 def test_unwritable_ledger_folder_is_an_error(tmp_path: Path, monkeypatch):
     assert _no_room(tmp_path / "hq.db") is None
-    monkeypatch.setattr(os, "access", lambda _path, mode: mode != os.W_OK)
+    monkeypatch.setattr(os, "access", lambda _path, mode, **_: mode != os.W_OK)
     found = _no_room(tmp_path / "hq.db")
     assert found is not None
     assert (found.level, "cannot be written" in found.message) == (Level.ERROR, True)
@@ -401,14 +404,105 @@ def test_closed_root_shows_how_to_open_it(site, command, closed):
         subprocess.run(["bash", "-ec", line], check=True)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files for other users")
-def test_root_is_warned_of_the_future_owner(site):
+NOBODY = pwd.getpwnam("nobody")
+
+
+def python_of_all():
+    """Give a Python that every user can read, and its environment; None if this one is root's own, as pyenv's is."""
+    program = "import os, sys; os.seteuid(65534); sys.exit(not os.access(os.__file__, os.R_OK, effective_ids=True))"
+    modules = [str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(modules)}
+    for python in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
+        if os.access(python, os.X_OK) and not subprocess.run([python, "-c", program], check=False).returncode:
+            return python, environ
+    return None
+
+
+PYTHON = python_of_all() if os.geteuid() == 0 else None
+needs_root = pytest.mark.skipif(PYTHON is None, reason="only root can become another user, who can read this Python")
+
+
+@pytest.fixture
+def daemons(site):
+    """The site of a daemon that runs as nobody: the ledger is to lie in a folder of that user."""
+    for folder in [site.folder, *site.folder.parents][:-2]:
+        folder.chmod(0o755)
     kept = site.folder / "kept"
-    kept.mkdir()
-    os.chown(kept, 4_000_000, -1)
+    kept.mkdir(0o700)
+    os.chown(kept, NOBODY.pw_uid, -1)
     site.config.write_text(site.config.read_text().replace(str(site.ledger), str(kept / "hq.db")))
-    (said,) = [finding for finding in site.run("check", "--json").only["findings"] if finding["what"] == "user"]
-    assert said["fix"] == f"run it as its user: sudo -u '#4000000' {program()} check --config {site.config}"
+    site.write("a.jpg")
+    return site
+
+
+def check(site):
+    """Run `check` as root; give its exit code and findings."""
+    python, environ = PYTHON
+    words = [python, "-m", "assetsync", "check", "--json", "--config", str(site.config)]
+    done = subprocess.run(words, env=environ, check=False, capture_output=True, text=True)
+    return done.returncode, json.loads(done.stdout)["findings"]
+
+
+@needs_root
+def test_root_checks_as_the_daemons_user(daemons):
+    """The key is root's own file, which systemd reads; the tree and the ledger's folder are the daemon's to read."""
+    code, found = check(daemons)
+    assert code == 0, found
+    assert {(f["what"], f["level"]) for f in found} >= {(what, "ok") for what in ("key", "tree", "user", "ledger")}
+    assert [f["message"] for f in found if f["what"] == "user"] == [
+        "the tree was read as nobody, as whom the daemon runs"
+    ]
+    assert daemons.run("reconcile", "--wait", "0s").code == 0
+    code, found = check(daemons)
+    assert (code, {f["level"] for f in found}) == (0, {"ok"})
+
+
+@needs_root
+@pytest.mark.parametrize("closed", ["root", "mapping", "files", "above"])
+def test_tree_closed_to_the_daemon_shows_setfacl(daemons, closed):
+    above = daemons.folder / "above it"
+    above.mkdir()
+    daemons.tree.rename(above / "tree")
+    daemons.config.write_text(daemons.config.read_text().replace(f"root: {daemons.tree}", f"root: {above / 'tree'}"))
+    root, photos = above / "tree", above / "tree" / "photos"
+    {"root": root, "mapping": photos, "files": photos / "a.jpg", "above": above}[closed].chmod(0o600)
+    code, found = check(daemons)
+    (error,) = [f for f in found if f["level"] == "error"]
+    line = f"setfacl -R -m u:nobody:rX,d:u:nobody:rX {shlex.quote(str(photos if closed == 'mapping' else root))}"
+    if closed == "above":
+        line = f"setfacl -m u:nobody:x {shlex.quote(str(above))} && {line}"
+    assert (code, error["fix"]) == (2, f"let the user nobody in, as root: {line}")
+    if shutil.which("setfacl"):
+        subprocess.run(["bash", "-ec", line], check=True)
+        assert check(daemons)[0] == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files for other users")
+def test_root_that_cannot_become_the_user_is_warned(daemons, monkeypatch):
+    """A Python in root's home, or a container without other users."""
+    monkeypatch.setattr(check_command, "can_act_as", lambda _user: False)
+    (said,) = [finding for finding in daemons.run("check", "--json").only["findings"] if finding["what"] == "user"]
+    assert said["level"] == "warning"
+    assert said["fix"].startswith("run it as its user: ")
+    assert said["fix"].endswith(f" -u nobody {program()} check --config {daemons.config}")
+
+
+@needs_root
+def test_ledger_folder_closed_to_the_daemon_is_an_error(daemons):
+    (daemons.folder / "kept").chmod(0o500)
+    (error,) = [f for f in check(daemons)[1] if f["level"] == "error"]
+    assert (error["what"], "cannot be written" in error["message"]) == ("ledger", True)
+
+
+def test_state_folder_of_the_units_is_no_error(site, monkeypatch):
+    """systemd makes it when the unit starts; for a configuration elsewhere nobody does."""
+    monkeypatch.setattr(daemon_user, "STATE_FOLDER", site.folder / "state")
+    site.config.write_text(site.config.read_text().replace(str(site.ledger), str(site.folder / "state" / "hq.db")))
+    assert _levels(site.run("check", "--json").only)["ledger"] == {"error"}
+    monkeypatch.setattr(options, "CONFIGURATIONS", site.folder)
+    result = site.run("check", "--json")
+    assert (result.code, _levels(result.only)["ledger"]) == (0, {"ok"})
+    assert f"systemd makes {site.folder / 'state'} for it when the unit starts" in site.run("check").out
 
 
 @pytest.mark.parametrize("command", ["check", "reconcile"])

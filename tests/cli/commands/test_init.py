@@ -4,18 +4,23 @@ import os
 import pty
 import re
 import select
+import socket
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import pytest
 from pydantic import SecretStr
 
-from assetsync.cli import options
+from assetsync.cli import daemon_user, options
+from assetsync.cli.commands import init
+from assetsync.cli.commands.example import shared
 from assetsync.cli.commands.init import configuration, write_site
 from assetsync.cli.entry import run
 from assetsync.cli.output import write_file
 from assetsync.config import load_config, read_api_key
+from assetsync.ledger.ledger import open_ledger
 from tests.cli.conftest import KEY, PAPERS, PHOTOS
 
 ODD = ['it\'s "odd"', "a: b # c", "Zürich 東京 😀", "- x", "null", "0123", "back\\slash", "x" * 300 + " y" * 100]
@@ -25,7 +30,7 @@ SERVICE = {"base_url": "https://dam.example.com/r", "upload_url": "https://dam.e
 @pytest.mark.parametrize("name", ODD)
 def test_odd_names_load_as_given(tmp_path, name):
     root, path = tmp_path / name[:100], tmp_path / "hq.yaml"
-    text = configuration("hq", root, tmp_path / f"{name[:100]}.db", SERVICE, [(name, "A1")])
+    text = configuration("hq", root, tmp_path / f"{name[:100]}.db", SERVICE, [(name, "A1")], listen="auto")
     write_file(path, text, 0o644, force=False)
     config = load_config(path, {})
     assert config.root == root
@@ -53,7 +58,7 @@ def test_failed_configuration_leaves_no_key(tmp_path):
     path = tmp_path / "hq.yaml"
     path.mkdir()
     with pytest.raises(OSError, match="File exists"):
-        write_site(path, "site: hq", SecretStr(KEY), force=False)
+        write_site(path, "site: hq", SecretStr(KEY), replace=())
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -113,6 +118,7 @@ def test_missing_option_is_named(site, capsys, option):
     [
         ("--site", "Head Office", "not a valid site name"),
         ("--root", "/nowhere", "no such folder"),
+        ("--root", "https://dam.example.com", "it is an address"),
         ("--base-url", "dam.example.com", "must begin with https://"),
         ("--upload-url", "http://dam.example.com/i.cfm", "plain http"),
         ("--folder", "photos", "no PATH=ID"),
@@ -125,6 +131,12 @@ def test_bad_option_is_named(site, capsys, option, value, problem):
     assert f"'{option}'" in err
     assert problem in err
     assert not (site.folder / "new.key").exists()
+
+
+def test_address_of_a_ledger_is_refused(site, capsys):
+    words = [*_words(site, site.folder / "new.yaml"), "--ledger", "http://dam.example.com/razuna"]
+    assert (run(words), "it is an address" in capsys.readouterr().err) == (2, True)
+    assert not {"new.yaml", "new.key"} & site.left_behind()
 
 
 def test_ledger_inside_root_is_refused(site, capsys):
@@ -184,6 +196,92 @@ def test_existing_site_needs_force(site, capsys, name):
     assert run([*words, "--force"]) == 0
     assert load_config(site.folder / "new.yaml", {}).site == "new"
     assert (site.folder / "new.key").read_text() == KEY
+
+
+def _five_lines(folder):
+    """Make the files that the third and the fourth of the five lines of systemd/README.md make."""
+    path, key = folder / "new.yaml", folder / "new.key"
+    path.write_text(re.sub(r"(?m)^  api_key_file:.*\n", "", shared("config.example.yaml").read_text()))
+    key.touch(0o600)
+    return path, key
+
+
+def test_files_of_the_server_page_are_filled_in(site):
+    path, key = _five_lines(site.folder)
+    path.chmod(0o640)
+    if os.geteuid() == 0:
+        os.chown(path, 0, 65534)
+        os.chown(key, 65534, 65534)
+    before = [(file.stat().st_uid, file.stat().st_gid, file.stat().st_mode) for file in (path, key)]
+    assert run(_words(site, path)) == 0
+    assert [(file.stat().st_uid, file.stat().st_gid, file.stat().st_mode) for file in (path, key)] == before
+    assert (load_config(path, {}).site, key.read_text()) == ("new", KEY)
+
+
+def test_key_that_is_there_is_used_and_kept(site, capsys):
+    path, key = _five_lines(site.folder)
+    key.write_text(KEY + "\n")
+    inode = key.stat().st_ino
+    assert run(_without(_words(site, path), "--key-file")) == 0
+    assert f"the API key is that of {key}, which is kept" in capsys.readouterr().err
+    assert (key.read_text(), key.stat().st_ino) == (KEY + "\n", inode)
+
+
+def test_edited_example_needs_force(site, capsys):
+    path, _ = _five_lines(site.folder)
+    path.write_text(path.read_text().replace("site: hq", "site: harbour"))
+    assert run(_words(site, path)) == 2
+    assert f"{path} exists already" in capsys.readouterr().err
+
+
+def test_replaced_key_is_its_owners_alone(site):
+    """A mode that lets others read is not kept for a key."""
+    key = site.folder / "new.key"
+    key.write_text("an-old-key")
+    key.chmod(0o644)
+    assert run([*_words(site, site.folder / "new.yaml"), "--force"]) == 0
+    assert (key.read_text(), key.stat().st_mode & 0o777) == (KEY, 0o600)
+
+
+def _listen(path):
+    listen = load_config(path, {}).status.listen
+    return f"{listen.host}:{listen.port}"
+
+
+@pytest.fixture
+def ports(monkeypatch):
+    """Three neighbouring ports, which are free, in place of those from 9464 on."""
+    for first in range(20_000, 60_000, 7):
+        found = range(first, first + 3)
+        if all(map(init._is_free, found)):
+            monkeypatch.setattr(init, "_PORTS", found)
+            return found
+    raise AssertionError("no three ports are free")
+
+
+def test_next_free_port_is_taken(site, ports):
+    """The first is another site's, and the second another program's."""
+    other = site.folder / "other.yaml"
+    other.write_text(site.config.read_text().replace("listen: null", f"listen: 127.0.0.1:{ports[0]}"))
+    (site.folder / "receivers.yaml").write_text("urls: []\n")
+    with socket.create_server(("127.0.0.1", ports[1])):
+        assert run(_words(site, site.folder / "new.yaml")) == 0
+        assert _listen(site.folder / "new.yaml") == f"127.0.0.1:{ports[2]}"
+        with socket.create_server(("127.0.0.1", ports[2])), closing(open_ledger(site.folder / "new.db")):
+            assert run([*_words(site, site.folder / "new.yaml"), "--force"]) == 0
+            assert _listen(site.folder / "new.yaml") == f"127.0.0.1:{ports[2]}", "its own daemon listens there"
+        words = _with(_words(site, site.folder / "third.yaml"), "--site", "third")
+        assert run([*words, "--ledger", str(site.folder / "third.db")]) == 0
+        assert _listen(site.folder / "third.yaml") == "127.0.0.1:0", "a free one is taken at each start: auto"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes folders for other users")
+def test_state_folder_is_the_units_users(site, server, monkeypatch):
+    monkeypatch.setattr(daemon_user, "_OF_THE_UNITS", "nobody")
+    monkeypatch.setattr(init, "STATE_FOLDER", site.folder / "state")
+    run(_with(_on_server(site), "--ledger", str(site.folder / "state" / "new.db")))
+    made = (site.folder / "state").stat()
+    assert (made.st_uid, made.st_mode & 0o777) == (65534, 0o700)
 
 
 @pytest.fixture
@@ -266,6 +364,7 @@ def test_person_answers_each_question(site):
     person.answer("Name of the site: ", "Head Office")
     person.answer("Name of the site: ", "new")
     person.answer("Folder to mirror: ", "/nowhere")
+    person.answer("Folder to mirror: ", "https://dam.example.com/razuna")
     person.answer("Folder to mirror: ", str(site.tree))
     person.answer(f"[{site.folder / 'new.db'}]: ", "")
     person.answer("Address of the service: ", "nonsense")
@@ -285,6 +384,9 @@ def test_person_answers_each_question(site):
     assert person.end() == 0, person.shown
     assert KEY not in person.shown
     assert "refuses the API key" in person.shown
+    for named in ("Head Office", "/nowhere", "https://dam.example.com/razuna", "nonsense", "fotos", "not an id"):
+        assert f"Error: {named}: " in person.shown
+    assert "it is an address, and a path on this machine is asked for" in person.shown
     assert re.search(r"folders below root: photos\r?\n", person.shown)
     config = load_config(output, {})
     assert (config.site, config.root, config.ledger) == ("new", site.tree, site.folder / "new.db")

@@ -150,7 +150,7 @@ ARGUMENTS = {
 
 
 def test_every_json_option_has_a_schema():
-    assert {*PRINTING, "export", "reconcile-list", "request", "status-json", "vocabulary"} == set(OUTPUTS)
+    assert {*PRINTING, "export", "reconcile-list", "request", "status-all", "status-json", "vocabulary"} == set(OUTPUTS)
 
 
 @pytest.mark.parametrize("name", PRINTING)

@@ -57,6 +57,7 @@ KEYS = {
     "scan_age_seconds",
     "config_refused",
     "vanished",
+    "page",
 }
 
 AT_THE_LAST_SCAN = r"hq: in sync at the last scan, [0-9]{2}:[0-9]{2} UTC \([0-9]+ s ago\): 1 file verified"

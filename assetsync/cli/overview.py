@@ -1,0 +1,199 @@
+"""The status of each site of this server in one line, for `status --all` and `status --brief`.
+
+Reading a ledger is left to `status.site_status`, the status of one site in sentences to `status.sentences`.
+"""
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assetsync.cli import options
+from assetsync.cli.entry import NOT_IN_SYNC, OK, USAGE, run_as
+from assetsync.cli.output import coloured, note, write, write_json
+from assetsync.config import SiteConfig, is_configuration, load_config
+from assetsync.errors import AssetsyncError, ConfigError, LedgerDenied, LedgerMissing, UsageError
+from assetsync.ledger.file.database import holder_of
+from assetsync.ledger.reports import view_ledger
+from assetsync.status.document import as_object
+from assetsync.status.sentences import headline, page_address, page_taken
+from assetsync.status.site_status import Level, SiteStatus, read_status
+from assetsync.text import plural, printable, span
+
+_OLD = 26 * 3600.0
+"""Seconds after which the last scan is too old, as for the alert AssetsyncNoScan."""
+
+_KEYS = ("level", "in_sync", "running", "verified", "pending", "in_doubt", "blocked", "page", "scan_age_seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A configuration of this server with its status, or with the reason why the status cannot be read.
+
+    `owner` is the user who may read the ledger, if this user may not.
+    """
+
+    file: Path
+    status: SiteStatus | None
+    error: str = ""
+    owner: int | None = None
+
+    @property
+    def needs_person(self) -> bool | None:
+        """Whether a person is needed; None if the status cannot be read."""
+        return None if self.status is None else needs_person(self.status)
+
+    @property
+    def rank(self) -> int:
+        """The place among the sites: the worst come first."""
+        if self.status is None or self.needs_person:
+            return 0 if self.status is None else 1
+        return 3 if self.status.level is Level.IN_SYNC and page_taken(self.status) is None else 2
+
+
+def needs_person(status: SiteStatus) -> bool:
+    """Return whether the status asks for a person, or nobody has scanned the tree for a day."""
+    return status.level is Level.NEEDS_YOU or _lacks_scan(status)
+
+
+def _lacks_scan(status: SiteStatus) -> bool:
+    # The first scan of a large tree may run for long.
+    return not status.running if status.scan_age is None else status.scan_age > _OLD
+
+
+def sentence(status: SiteStatus) -> str:
+    """Return the headline, with what else a person must know: an old scan, or a page that cannot be shown."""
+    more = [taken] if (taken := page_taken(status)) is not None else []
+    if status.scan_age is not None and _lacks_scan(status):
+        more.insert(0, f"no scan for {span(status.scan_age)}")
+    said, rest = headline(status), "; ".join(more)
+    if not more:
+        return said
+    return f"{said} {rest[0].upper()}{rest[1:]}." if said.endswith(".") else f"{said}; {rest}"
+
+
+def show_brief(status: SiteStatus) -> int:
+    """Write the site's line; return the exit code."""
+    write(f"{status.site}: {sentence(status)}")
+    return brief_code(status)
+
+
+def brief_code(status: SiteStatus) -> int:
+    """Return the exit code of `status --brief`."""
+    return NOT_IN_SYNC if needs_person(status) else OK
+
+
+def show_all(*, as_json: bool, brief: bool) -> int:
+    """Write a line for each site of this server, the worst first, or with `brief` one line for all.
+
+    Return the exit code: with `brief`, USAGE if a site cannot be read, NOT_IN_SYNC if one needs a person; else OK.
+    Raise UsageError if this server has no site, or hides which ones it has.
+    """
+    sites = sorted(_sites(), key=lambda site: (site.rank, site.file.stem))
+    if not sites:
+        raise UsageError(
+            f"there is no configuration in {options.CONFIGURATIONS}", hint="`assetsync init` as root writes one"
+        )
+    if as_json:
+        for site in sites:
+            write_json(_object(site))
+    elif brief:
+        write(_summary(sites))
+    else:
+        for line in _lines(sites):
+            write(line)
+    if not brief:
+        return OK
+    ranks = {site.rank for site in sites}
+    return USAGE if 0 in ranks else NOT_IN_SYNC if 1 in ranks else OK
+
+
+def _sites() -> Iterator[Site]:
+    try:
+        files = options.configurations(options.CONFIGURATIONS)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        message = f"the configurations in {options.CONFIGURATIONS} cannot be listed ({error.strerror})"
+        raise UsageError(message, hint="run it as root, or as assetsync's user") from error
+    for file in files:
+        try:
+            config = load_config(file, os.environ)
+        except ConfigError as error:
+            if _belongs_to_others(file):
+                note(f"{printable(str(file))} is left out: it has none of the keys of a configuration")
+            else:
+                yield Site(file, None, _mistakes(error))
+            continue
+        try:
+            yield Site(file, _status(config))
+        except LedgerMissing:
+            yield Site(file, None, f"never started: there is no ledger at {config.ledger}")
+        except AssetsyncError as error:
+            owner = error.owner if isinstance(error, LedgerDenied) else None
+            yield Site(file, None, f"cannot be read: {error.message}", owner)
+
+
+def _belongs_to_others(file: Path) -> bool:
+    try:
+        return not is_configuration(file.read_bytes())
+    except OSError:
+        # What may not be read may be a site.
+        return False
+
+
+def _mistakes(error: ConfigError) -> str:
+    if isinstance(error.__cause__, OSError):
+        return f"cannot be read: the configuration: {error.__cause__.strerror}"
+    first, *more = error.mistakes
+    first = f"has mistakes: {first}"
+    return f"{first} (and {plural(len(more), 'more mistake')})" if more else first
+
+
+def _status(config: SiteConfig) -> SiteStatus:
+    with closing(view_ledger(config.ledger, site=config.site)) as ledger:
+        return read_status(config, ledger, time.time(), running=holder_of(ledger.store.path).sends)
+
+
+def _object(site: Site) -> dict[str, Any]:
+    status = site.status
+    known = {} if status is None else as_object(status)
+    return {
+        "site": site.file.stem if status is None else status.site,
+        "config": printable(str(site.file)),
+        "verdict": None if status is None else sentence(status),
+        "needs_you": site.needs_person,
+        **{key: known.get(key) for key in _KEYS},
+        "detail": site.error or None,
+    }
+
+
+_COLOURS = ("red", "red", "yellow", "green")
+
+
+def _lines(sites: list[Site]) -> Iterator[str]:
+    names = [printable(site.file.stem) for site in sites]
+    pages = ["-" if site.status is None else page_address(site.status) or "-" for site in sites]
+    width, room = max(map(len, names)), max(map(len, pages))
+    for site, name, page in zip(sites, names, pages, strict=True):
+        said = site.error if site.status is None else sentence(site.status)
+        yield f"{coloured(f'{name:<{width}}', _COLOURS[site.rank])}  {page:<{room}}  {printable(said)}"
+    owners = {site.owner for site in sites if site.owner is not None}
+    for owner in sorted(owners):
+        yield f"as the user of these ledgers: {run_as(owner, ['status', '--all'])}"
+
+
+def _summary(sites: list[Site]) -> str:
+    counted = ((0, "unknown"), (1, "need a person"), (2, "in progress"), (3, "in sync"))
+    parts = [part for rank, words in counted if (part := _counted([s for s in sites if s.rank == rank], words))]
+    return f"{plural(len(sites), 'site')}: {', '.join(parts)}"
+
+
+def _counted(sites: Iterable[Site], words: str) -> str:
+    names = [printable(site.file.stem) for site in sites]
+    if not names:
+        return ""
+    return f"{len(names)} {words}" + ("" if words == "in sync" else f" ({', '.join(names)})")

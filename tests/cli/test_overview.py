@@ -1,0 +1,230 @@
+"""`status --all` and `status --brief`: every site of a server, and whether a person is needed.
+
+Covers `cli/overview.py`.
+"""
+
+import json
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import closing
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from assetsync.cli import options
+from assetsync.cli.commands.schema import schema
+from assetsync.cli.entry import run
+from assetsync.ledger.ledger import open_ledger
+from assetsync.ledger.runs import PageAddress
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch, capsys):
+    """A server's folder of configurations; gives a function that runs `status`."""
+    folder = tmp_path / "etc"
+    folder.mkdir()
+    monkeypatch.setattr(options, "CONFIGURATIONS", folder)
+    monkeypatch.delenv("ASSETSYNC_CONFIG", raising=False)
+
+    def ask(*words):
+        capsys.readouterr()
+        code = run(["status", *words])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    ask.folder = folder
+    return ask
+
+
+def install(server, site, name, *, reconciled=True):
+    """Install a copy of the site, with a tree and a ledger of its own."""
+    tree = shutil.copytree(site.tree, site.folder / f"tree of {name}")
+    text = site.config.read_text().replace("site: hq", f"site: {name}")
+    text = text.replace(f"ledger: {site.ledger}", f"ledger: {site.folder / name}.db")
+    text = text.replace(f"root: {site.tree}", f"root: {tree}")
+    (server.folder / f"{name}.yaml").write_text(text)
+    if reconciled:
+        run(["reconcile", "--wait", "0s", "--quiet", "--config", str(server.folder / f"{name}.yaml")])
+    return site.folder / f"{name}.db"
+
+
+def first_words(out):
+    return [line.split()[0] for line in out.splitlines()]
+
+
+@pytest.fixture
+def mixed(server, site):
+    """Four sites: in sync, with a blocked file, never started, and with a mistake in the configuration."""
+    site.write("a.jpg")
+    install(server, site, "calm")
+    site.write("empty.jpg", b"")
+    install(server, site, "worse")
+    install(server, site, "new", reconciled=False)
+    (server.folder / "odd.yaml").write_text("site: odd\nroot: relative\n")
+    return server
+
+
+def test_worst_site_is_first(mixed):
+    code, out, _ = mixed("--all")
+    assert code == 0
+    assert first_words(out) == ["new", "odd", "worse", "calm"]
+    lines = out.splitlines()
+    assert "never started: there is no ledger at " in lines[0]
+    assert re.search(r"has mistakes: \S+odd.yaml, line 1: .*\(and \d more mistakes?\)", lines[1])
+    assert "Action needed: 1 blocked" in lines[2]
+    assert "in sync" in lines[3]
+
+
+def test_json_has_a_line_for_each_site(mixed):
+    code, out, _ = mixed("--all", "--json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    for row in rows:
+        assert list(Draft202012Validator(schema("status-all")).iter_errors(row)) == []
+    assert code == 0
+    assert [(row["site"], row["needs_you"], row["in_sync"]) for row in rows] == [
+        ("new", None, None),
+        ("odd", None, None),
+        ("worse", True, False),
+        ("calm", False, True),
+    ]
+    assert [row["detail"] is None for row in rows] == [False, False, True, True]
+
+
+def test_brief_of_all_is_one_line(mixed):
+    code, out, _ = mixed("--all", "--brief")
+    assert (code, out) == (2, "4 sites: 2 unknown (new, odd), 1 need a person (worse), 1 in sync\n")
+    for name in ("new", "odd"):
+        (mixed.folder / f"{name}.yaml").unlink()
+    assert mixed("--all", "--brief")[0] == 1
+    (mixed.folder / "worse.yaml").unlink()
+    assert mixed("--all", "--brief")[:2] == (0, "1 site: 1 in sync\n")
+
+
+def test_brief_exits_with_1_for_a_person(mixed):
+    code, out, _ = mixed("--site", "worse", "--brief")
+    assert (code, out.count("\n")) == (1, 1)
+    assert out.startswith("worse: Action needed: 1 blocked")
+    assert mixed("--site", "worse", "--brief", "--json")[0] == 1
+    assert mixed("--site", "worse")[0] == 0
+    code, out, _ = mixed("--site", "calm", "--brief")
+    assert (code, out.count("\n")) == (0, 1)
+
+
+def test_brief_asks_for_a_person_after_an_old_scan(server, site):
+    """Nobody has looked at the tree for three days, so that the last word is worth nothing."""
+    site.write("a.jpg")
+    path = install(server, site, "calm")
+    with closing(open_ledger(path)) as ledger:
+        scan = ledger.runs.last_scan()
+        ledger.runs.scanned(scan._replace(at=scan.at - 3 * 86400 - 60), 0.1)
+    code, out, _ = server("--brief")
+    assert code == 1
+    assert out.endswith("; no scan for 3 d\n")
+    assert first_words(server("--all")[1]) == ["calm"]
+    assert json.loads(server("--all", "--json")[1])["needs_you"] is True
+
+
+def test_pages_are_shown_or_why_not(server, site):
+    site.write("a.jpg")
+    pages = {
+        "free": PageAddress(0, "127.0.0.1", 9470),
+        "taken": PageAddress(0, "0.0.0.0", 9464, "Address already in use"),
+    }
+    held = []
+    for name, page in pages.items():
+        held.append(open_ledger(install(server, site, name)))
+        held[-1].runs.note_page(page._replace(start=held[-1].start_no))
+    _, out, _ = server("--all")
+    _, taken, _ = server("--site", "taken")
+    for ledger in held:
+        ledger.close()
+    lines = out.splitlines()
+    assert first_words(out) == ["taken", "free"], "files are mirrored, but a person wants to know"
+    assert lines[0].split()[1] == "-"
+    assert "no page: 0.0.0.0:9464: Address already in use" in lines[0]
+    assert lines[1].split()[1] == "http://127.0.0.1:9470/"
+    assert "    give each site a port of its own in status.listen, or write `auto` there" in taken.splitlines()
+    assert "http" not in server("--all")[1], "without a process there is no page"
+
+
+def test_files_of_others_are_left_out(server, site):
+    """Lists for other programs, hidden files of editors, and folders lie beside the configurations."""
+    site.write("a.jpg")
+    install(server, site, "calm")
+    (server.folder / "receivers.yaml").write_text("urls: [https://chat.example.com/hook]\n")
+    (server.folder / ".calm.yaml").write_text("site: [")
+    (server.folder / ".#calm.yaml").symlink_to("nobody@nowhere.1")
+    (server.folder / "old.yaml").mkdir()
+    code, out, err = server("--all")
+    assert (code, first_words(out)) == (0, ["calm"])
+    assert err == f"{server.folder}/receivers.yaml is left out: it has none of the keys of a configuration\n"
+    (server.folder / "receivers.yaml").unlink()
+    assert server("--brief")[0] == 0, "the only configuration is found without --site"
+
+
+@pytest.mark.parametrize("text", ["site: [", "", "folders: []\n", None])
+def test_what_may_be_a_site_is_shown(server, text):
+    path = server.folder / "hq.yaml"
+    if text is None:
+        path.symlink_to("nowhere")
+    elif text:
+        path.write_text(text)
+    else:
+        path.write_text("site:\n")
+    code, out, _ = server("--all", "--brief")
+    assert (code, out) == (2, "1 site: 1 unknown (hq)\n")
+
+
+def test_server_without_sites_is_exit_2(server):
+    code, _, err = server("--all")
+    assert (code, f"there is no configuration in {server.folder}" in err) == (2, True)
+    server.folder.rmdir()
+    assert server("--all")[0] == 2
+
+
+@pytest.mark.parametrize(
+    "words", [["--all", "--site", "x"], ["--all", "--config", "x"], ["--all", "--watch"], ["--brief", "--watch"]]
+)
+def test_contradictory_options_are_refused(mixed, words):
+    code, out, err = mixed(*words, *(["--site", "calm"] if words[0] == "--brief" else []))
+    assert (code, out, "leave out" in err) == (2, "", True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_site_of_another_user_is_shown(server, site):
+    """A person who may not read one of two ledgers sees both sites, and the command that shows more."""
+    site.write("a.jpg")
+    install(server, site, "calm")
+    path = install(server, site, "other")
+    for parent in [server.folder, *path.parents][:-2]:
+        parent.chmod(0o755)
+    for file in path.parent.glob("calm.db*"):
+        file.chmod(0o644)
+    nobody = pwd.getpwnam("nobody")
+    program = (
+        "import os, pathlib, sys; from assetsync.cli import entry, options\n"
+        f"options.CONFIGURATIONS = pathlib.Path({str(server.folder)!r})\n"
+        "entry.run(['status', '--all', '--json'])  # loads what the other user may not read\n"
+        f"os.setgid({nobody.pw_gid}); os.setuid({nobody.pw_uid})\n"
+        "sys.exit(entry.run(['status', '--all']))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    lines = [line for line in done.stdout.splitlines() if not line.startswith("{")]
+    assert (done.returncode, first_words("\n".join(lines[:2]))) == (0, ["other", "calm"]), done.stderr
+    assert f"cannot be read: the ledger {path} belongs to the user root, and this is nobody" in lines[0]
+    assert lines[2].startswith("as the user of these ledgers: ")
+    assert lines[2].endswith(" status --all")
+
+
+def test_ten_sites_take_a_second(server, site):
+    for number in range(10):
+        site.write(f"{number}.jpg", str(number).encode())
+        install(server, site, f"site{number}")
+    before = time.process_time()
+    _, out, _ = server("--all")
+    assert (len(out.splitlines()), time.process_time() - before < 1.0) == (10, True)
