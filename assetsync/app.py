@@ -144,10 +144,13 @@ class Site:
         """Return whether files can be sent: there is no pause and no brake, and the upload window is open."""
         return self.circuit_breaker.pause is None and self.uploads.selection.may_send() and not self.brakes.pulled()
 
-    def ran(self, job: str, began: float) -> None:
-        """Record the end of regular work (index, verify or audit) that began at `began` (steady seconds)."""
+    def ran(self, job: str, began: float, *, idle: bool = False) -> None:
+        """Record the end of regular work (index, verify or audit) that began at `began` (steady seconds).
+
+        `idle`: nothing was due, so that the service was not asked.
+        """
         seconds = self.context.clock.steady() - began
-        self.context.ledger.runs.ended(job, self.context.clock.now(), seconds)
+        self.context.ledger.runs.ended(job, self.context.clock.now(), seconds, idle=idle)
         self.context.meter.ran(job, seconds)
 
     def trouble(self, error: ServiceError) -> None:

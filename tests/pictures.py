@@ -10,10 +10,11 @@ from .running import daemons, make_sandbox
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "systemd" / "monitoring" / "page.png"
 FILES = 48
+PAGE_WIDTH = 1000
 
 
 def draw_page() -> None:
-    """Write a picture of the page of a running daemon, which has two blocked files, to `PAGE`."""
+    """Write a picture of the page of a running daemon, whose files are all verified, to `PAGE`: its first sections."""
     from playwright.sync_api import sync_playwright
 
     with tempfile.TemporaryDirectory() as folder, make_sandbox() as sandbox, daemons(Path(folder), sandbox) as make:
@@ -21,16 +22,17 @@ def draw_page() -> None:
         running.config.write_text(running.config.read_text().replace("site: d\n", "site: hq\n"))
         for number in range(FILES):
             (running.photos / f"harbour-{number:02}.jpg").write_bytes(os.urandom(200_000))
-        (running.photos / "empty.jpg").touch()
-        (running.photos / "town.jpg").write_bytes(os.urandom(200_000))
-        (running.photos / "town.jpg.yaml").write_text("descripton: The town at night\n")
         running.start()
-        running.until(lambda: sorted(running.states().values()) == ["blocked"] * 2 + ["verified"] * FILES)
+        running.until_verified(FILES)
         with sync_playwright() as playwright:
             chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-            page = chromium.new_page(viewport={"width": 1100, "height": 1100})
+            page = chromium.new_page(viewport={"width": PAGE_WIDTH, "height": 1000})
             page.goto(running.address())
-            page.screenshot(path=PAGE)
+            page.locator("header.in_sync").wait_for()
+            box = page.locator("#way").bounding_box()
+            page.screenshot(
+                path=PAGE, clip={"x": 0, "y": 0, "width": PAGE_WIDTH, "height": box["y"] + box["height"] + 14}
+            )
             chromium.close()
 
 

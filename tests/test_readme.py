@@ -1,6 +1,7 @@
 """The README is short, and its set-up commands stand where CI reads them."""
 
 import re
+import struct
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,13 @@ README = (ROOT / "README.md").read_text("utf-8")
 def test_readme_is_short():
     assert len(README.splitlines()) <= 200
     assert len(README.encode()) <= 12_000
+
+
+def test_readme_picture_leaves_room_for_text():
+    """The picture of the status page is at most 350 px high as shown; the size is in the header of a PNG."""
+    found = re.search(r'<img src="(systemd/monitoring/page\.png)" width="(\d+)" alt="[^"]+">', README)
+    width, height = struct.unpack(">II", (ROOT / found[1]).read_bytes()[16:24])
+    assert height * int(found[2]) / width <= 350
 
 
 @pytest.mark.parametrize("mark", ["demo", "checks"])

@@ -100,21 +100,24 @@ class ReadBack:
 
     def _verify(self) -> None:
         self._verify_wanted.clear()
-        began = self._clock.steady()
+        began, looked = self._clock.steady(), 0
         while self._may_ask():
             done = self._site.verifier.step()
+            looked += done.looked
             if done.wants_audit:
                 self.look_for_audits()
             if not done.looked:
-                self._site.ran("verify", began)
+                self._site.ran("verify", began, idle=not looked)
                 self._found()
                 return
 
     def _index(self) -> None:
-        began = self._clock.steady()
+        began, sent = self._clock.steady(), 0
         while self._may_ask():
-            if not self._site.indexer.step():
-                self._site.ran("index", began)
+            count = self._site.indexer.step()
+            sent += count
+            if not count:
+                self._site.ran("index", began, idle=not sent)
                 return
 
     def _audit(self) -> bool:

@@ -66,16 +66,20 @@ _NOT_AS_SENT = (
     f"{_MOVED} IS NOT agreed_folder",
 )
 
+_RECENT = 1000
+_RECENT_SECONDS = 120.0
+
 
 @dataclass(frozen=True, slots=True)
 class Counts:
     """The number of current files in each state, and other reasons why a site is not in sync.
 
-    `folders` counts by destfolderid.
+    `bytes_to_send` is the size of the files that are queued or being sent. `folders` counts by destfolderid.
     """
 
     states: dict[State, int]
     bytes_verified: int = 0
+    bytes_to_send: int = 0
     held: int = 0
     unresolved_history: int = 0
     folders: dict[str, dict[State, int]] = field(default_factory=dict)
@@ -132,6 +136,20 @@ class BlockedGroup(NamedTuple):
     folder: bytes
 
 
+class RecentUploads(NamedTuple):
+    """The uploads of the last minutes: how many were accepted, their bytes, and in how many seconds.
+
+    `in_flight` uploads have not ended, and none has ended since `unanswered_since` (seconds since the epoch; None if
+    none is in flight).
+    """
+
+    accepted: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    in_flight: int = 0
+    unanswered_since: float | None = None
+
+
 class Brake(NamedTuple):
     """A brake that waits for an operator."""
 
@@ -169,7 +187,14 @@ class Reports:
         sql = f"SELECT destfolderid FROM folders WHERE {HELD} AND hold_reason NOT IN {PASSING}"
         held = sum(folders.get(row[0], {}).get(State.QUEUED, 0) for row in self._store.rows(sql, now))
         found = {state: count for state, count in states.items() if count}
-        return Counts(found, sizes[State.VERIFIED], held, unresolved_history, folders)
+        return Counts(
+            found,
+            bytes_verified=sizes[State.VERIFIED],
+            bytes_to_send=sizes[State.QUEUED] + sizes[State.SENDING],
+            held=held,
+            unresolved_history=unresolved_history,
+            folders=folders,
+        )
 
     def files(
         self, state: State | None = None, *, history: bool = False, under: bytes | None = None
@@ -230,6 +255,24 @@ class Reports:
     def count_blocked(self) -> int:
         """Return the number of rows that `blocked` returns without a limit."""
         return int(self._store.value(f"SELECT COALESCE(SUM(files), 0) FROM counted WHERE {_BLOCKED}"))
+
+    def recent_uploads(self, now: float) -> RecentUploads:
+        """Return the uploads of the last minutes, from the newest `_RECENT` attempts: their times have no index."""
+        newest = self._store.rows(
+            "SELECT started_at, ended_at, size, result FROM attempts ORDER BY id DESC LIMIT ?", _RECENT
+        )
+        accepted = [row for row in newest if row["result"] == "accepted" and row["ended_at"] > now - _RECENT_SECONDS]
+        began = min((row["started_at"] for row in accepted), default=now)
+        in_flight = "SELECT COUNT(*), MIN(started_at) FROM attempts WHERE closed_at IS NULL AND ended_at IS NULL"
+        ((waiting, oldest),) = self._store.rows(in_flight)
+        ended = max((row["ended_at"] or 0.0 for row in newest), default=0.0)
+        return RecentUploads(
+            len(accepted),
+            sum(row["size"] for row in accepted),
+            now - began,
+            waiting,
+            max(oldest, ended) if waiting else None,
+        )
 
     def trying(self, ids: Collection[int]) -> set[int]:
         """Return the ids of those rows that are queued or being sent again."""

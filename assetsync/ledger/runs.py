@@ -80,10 +80,14 @@ class LastScan(NamedTuple):
 
 
 class Run(NamedTuple):
-    """When a kind of regular work last ended, and its duration in seconds if it is known."""
+    """When a kind of regular work last ended, and its duration in seconds if it is known.
+
+    `idle`: nothing was due, so that the service was not asked.
+    """
 
     at: float
     seconds: float | None
+    idle: bool = False
 
 
 class Pause(NamedTuple):
@@ -204,9 +208,9 @@ class Runs:
         found = (Vanished(**each | {"names": tuple(each["names"])}) for each in record)
         return tuple(each for each in found if each.at > now - _WEEK)
 
-    def ended(self, job: str, at: float, seconds: float) -> None:
-        """Record that other regular work ended."""
-        self._write(_of(job), {"at": at, "seconds": round(seconds, 3)})
+    def ended(self, job: str, at: float, seconds: float, *, idle: bool = False) -> None:
+        """Record that other regular work ended; `idle`: nothing was due."""
+        self._write(_of(job), {"at": at, "seconds": round(seconds, 3), "idle": idle})
 
     def last_scan(self) -> LastScan | None:
         """Return the result of the last scan."""
@@ -233,7 +237,7 @@ class Runs:
         for job in JOBS:
             record = self._read(_of(job))
             if record is not None:
-                runs[job] = Run(float(record["at"]), record.get("seconds"))
+                runs[job] = Run(float(record["at"]), record.get("seconds"), record.get("idle", False))
         return runs
 
     def note_pause(self, pause: Pause | None) -> None:

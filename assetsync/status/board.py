@@ -6,7 +6,7 @@ HTTP, and the decision which requests are answered, are left to `server`.
 import json
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache, partial
 
 from assetsync import guide
@@ -25,7 +25,6 @@ _FRESH_SECONDS = 1.0
 _SPARING = 20
 _PATIENCE = 2.0
 _STALE = 60.0
-_NAMED_OF_GROUP = 5
 
 _ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><circle cx="16" cy="16" r="13" fill="{}"/>'
@@ -33,6 +32,7 @@ _ICON = (
 )
 _ICONS = {
     Level.IN_SYNC: _ICON.format("#1a7f4b", "M10 17l4.5 4.5L22.5 12"),
+    "noted": _ICON.format("#8a5300", "M10 17l4.5 4.5L22.5 12"),
     Level.UNDER_WAY: _ICON.format("#2563ab", "M16 22V10m-5 5l5-5 5 5"),
     Level.NEEDS_YOU: _ICON.format("#b3261e", "M16 9v9m0 5v.1"),
 }
@@ -88,9 +88,7 @@ class Board:
         try:
             began = self._clock.steady()
             if self._kept is None or began >= self._kept_until:
-                # Read here, because other readers of the status should not pay for what only the page shows.
-                groups = tuple(self._ledger.reports.blocked_groups(_NAMED_OF_GROUP))
-                self._kept = replace(read_status(self._config, self._ledger, self._clock.now()), blocked_groups=groups)
+                self._kept = read_status(self._config, self._ledger, self._clock.now())
                 ended = self._clock.steady()
                 self._kept_until = ended + max(_FRESH_SECONDS, _SPARING * (ended - began))
             return self._kept
@@ -104,7 +102,7 @@ class Board:
             "/status.json": self._as_json,
             "/metrics": lambda: Reply(200, CONTENT_TYPE, self._metrics.exposition()),
             "/healthz": self._health,
-            "/icon.svg": lambda: Reply(200, "image/svg+xml", _ICONS[self.status().level].encode()),
+            "/icon.svg": lambda: Reply(200, "image/svg+xml", _ICONS[self.status().badge].encode()),
             "/guide/": lambda: guide_page(guide.contents()),
             **{f"/guide/{topic}": partial(guide_page, page) for topic, page in guide.pages().items()},
         }

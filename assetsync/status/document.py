@@ -37,6 +37,8 @@ def as_object(status: SiteStatus) -> dict[str, Any]:
         "bytes_verified": counts.bytes_verified,
         "states": {str(state): counts.of(state) for state in State if counts.of(state)},
         "folders": folders(status),
+        "progress": None if (going := status.progress) is None else asdict(going),
+        "unanswered_since": None if status.unanswered is None else moment(status.recent.unanswered_since),
         "oldest_waiting": None
         if oldest is None
         else _file(oldest) | {"since": moment(oldest.queued_at), "seconds": round(status.oldest_age, 3)},
@@ -63,6 +65,10 @@ def as_object(status: SiteStatus) -> dict[str, Any]:
             "detail": ended.detail,
         },
         "holds": [hold_object(folder, hold) for folder, hold in sorted(status.holds.items())],
+        "blocked_reasons": [
+            {"reason": group.reason, "blocked": group.files, "below": printable(group.folder)}
+            for group in status.blocked_groups
+        ],
         "blocked_files": [_file(row) | {"help": runnable(next_step(row))} for row in status.blocked],
         "doubts": [_file(row) | {"help": runnable("assetsync doubt list")} for row in status.doubts],
         "drift": [Finding.of(row, reason_of(row), drift_of(row)).as_object() for row in status.drifted],
@@ -94,7 +100,7 @@ def as_object(status: SiteStatus) -> dict[str, Any]:
         "vanished": [asdict(each) | {"at": moment(each.at), "paths": each.names} for each in status.vanished],
         "scan_age_seconds": None if status.scan_age is None else round(status.scan_age, 3),
         "last_runs": {
-            job: {"at": moment(run.at), "seconds": run.seconds}
+            job: {"at": moment(run.at), "seconds": run.seconds, "idle": run.idle}
             for job in JOBS
             if (run := status.last_runs.get(job)) is not None
         },

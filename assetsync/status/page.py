@@ -18,7 +18,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from assetsync.core.brakes import released_by
-from assetsync.ledger.metadata_drift import drift_of
+from assetsync.ledger.metadata_drift import NOT_AS_SENT, drift_of
 from assetsync.ledger.reports import BlockedGroup
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import JOBS, SECONDS, Hour
@@ -29,13 +29,17 @@ from assetsync.status.sentences import (
     headline,
     held_by_doubts,
     is_command,
+    left_to_send,
     next_step,
+    percent,
     quoted,
     step_for,
     steps_of_many,
+    unanswered,
+    vanished_from,
     why_blocked,
 )
-from assetsync.status.site_status import Live, SiteStatus
+from assetsync.status.site_status import DriftGroup, Live, SiteStatus
 from assetsync.text import amount, files, moment, printable, runnable, span
 
 _CODE = re.compile("`([^`]+)`")
@@ -124,6 +128,12 @@ _WATCHING = {
     "polling": "The tree is scanned every minute: the kernel does not report changes in it.",
     "off": "Nothing is watched: only the scan finds new files.",
 }
+_DRIFTS = {
+    "metadata": "Changed after the upload",
+    "sidecar": "Sidecar cannot be read",
+    "elsewhere": "In another folder",
+    NOT_AS_SENT: "Not kept by the service",
+}
 _TOO_FEW = "Not every folder can be watched, so the tree is scanned every minute. The log names the limit to raise."
 
 
@@ -177,7 +187,7 @@ def _said(status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
 
     return {
         "site": status.site,
-        "level": status.level,
+        "badge": status.badge,
         "verdict": _shown(headline(status)),
         "at": ago(status.at),
         "way": tiles(_WAY),
@@ -185,6 +195,8 @@ def _said(status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
         "unsettled": live.settling,
         "verified_bytes": amount(counts.bytes_verified),
         "late": live.late,
+        "progress": _progress(status),
+        "unanswered": None if status.unanswered is None else _shown(unanswered(status)),
         "brakes": [
             {
                 "detail": _shown(brake.detail),
@@ -202,15 +214,8 @@ def _said(status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
         if status.refused is None
         else {"mistake": _shown(status.refused.mistake), "at": ago(status.refused.at)},
         "holds": [(_shown(folder), _shown(hold.detail)) for folder, hold in sorted(status.holds.items())],
-        "vanished": [
-            {
-                "text": _shown(str(each)),
-                "names": [_shown(name) for name in each.names],
-                "more": each.count > len(each.names),
-                "at": ago(each.at),
-            }
-            for each in status.vanished[:-4:-1]
-        ],
+        "vanished": vanished_from(status),
+        "vanished_last": _vanished(status, now),
         "missing": [_shown(name) for name in status.missing_folders],
         "unreadable": None if status.unreadable is None else _shown(status.unreadable),
         "undecided": [_shown(folder) for folder in status.undecided],
@@ -219,9 +224,9 @@ def _said(status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
         "blocked": [_blocked(group) for group in status.blocked_groups],
         "doubts": [_named(row, row.detail or row.reason) for row in status.doubts],
         "more_doubts": max(0, status.in_doubt - len(status.doubts)),
-        "drift": [_named(row, drift_of(row)) for row in status.drifted],
+        "drift": [_drifted(group) for group in status.drift_groups],
         "adopted_differing": None if not status.adopted_differing else files(status.adopted_differing),
-        "more_drift": max(0, status.drift_count - len(status.drifted)),
+        "more_drift": status.drift_count - sum(group.files for group in status.drift_groups),
         "oldest": None
         if oldest is None
         else {
@@ -234,6 +239,8 @@ def _said(status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
         "states": [(s, _NAMES[s]) for s in State if counts.of(s)],
         "scan": None if scan is None else {"complete": scan.complete, "unreadable": scan.unreadable},
         "jobs": [_job(job, status, live, now) for job in JOBS],
+        "work_is_fine": _work_is_fine(status, live),
+        "watcher_is_fine": live.trust.mode != "inotify" or not live.trust.polling,
         "trust": live.trust,
         "watching": _TOO_FEW if live.trust.mode == "inotify" and live.trust.polling else _WATCHING[live.trust.mode],
         "canary": ago(live.trust.canary_at),
@@ -252,8 +259,46 @@ def _job(job: str, status: SiteStatus, live: Live, now: float) -> dict[str, Any]
         "name": job,
         "does": _WORK[job],
         "last": _ago(now, None if run is None else run.at),
+        "idle": run is not None and run.idle,
         "took": "-" if run is None or run.seconds is None else _took(run.seconds),
         "next": When("off", None) if following is None else When(f"in {span(following - now)}", moment(following)),
+    }
+
+
+def _work_is_fine(status: SiteStatus, live: Live) -> bool:
+    """Whether all regular work can be done and the last scan read everything, so that its table is folded away."""
+    scan = status.last_scan
+    is_complete = scan is None or scan.complete
+    return is_complete and not live.late and status.paused is None and status.unanswered is None
+
+
+def _progress(status: SiteStatus) -> dict[str, Any] | None:
+    going = status.progress
+    if going is None:
+        return None
+    return {"percent": int(going.share * _FULL), "share": percent(going.share), "left": left_to_send(going)}
+
+
+def _vanished(status: SiteStatus, now: float) -> dict[str, Any] | None:
+    """Return the last scan that found files gone."""
+    if not status.vanished:
+        return None
+    newest = status.vanished[-1]
+    return {
+        "at": _ago(now, newest.at),
+        "count": newest.count,
+        "known": newest.known,
+        "names": [_shown(name) for name in newest.names],
+        "more": newest.count - len(newest.names),
+    }
+
+
+def _drifted(group: DriftGroup) -> dict[str, Any]:
+    return {
+        "count": group.files,
+        "kind": _DRIFTS[group.reason],
+        "files": _listed(group.first, [drift_of(row) for row in group.first]),
+        "more": group.files - len(group.first),
     }
 
 
@@ -262,7 +307,7 @@ def _took(seconds: float) -> str:
 
 
 def _blocked(group: BlockedGroup) -> dict[str, Any]:
-    """Return a group of blocked files: a detail that is the same as that of the file before is shown once."""
+    """Return a group of blocked files, with what helps."""
     first, step = group.first[0], step_for(group.reason)
     if group.files > 1:
         command: str | None = next(steps_of_many(group.folder, group.reason or ""))
@@ -271,20 +316,23 @@ def _blocked(group: BlockedGroup) -> dict[str, Any]:
     else:
         whole, path = is_command(first), first.path
         command = next_step(first) if whole else None
-    whys = [why_blocked(row) for row in group.first]
     return {
         "reason": (group.reason or "blocked").replace("_", " "),
         "anchor": group.reason or "a-file-is-blocked",
         "count": group.files,
-        "files": [
-            _named(row, None if why == before else why)
-            for row, why, before in zip(group.first, whys, [None, *whys], strict=False)
-        ],
+        "files": _listed(group.first, [why_blocked(row) for row in group.first]),
         "more": group.files - len(group.first),
         "command": None if command is None else redact(command),
         # The path is put in last: a backtick in it marks no code.
         "help": None if whole else coded(runnable(step)).replace("{path}", redact(quoted(path))),
     }
+
+
+def _listed(rows: Sequence[FileRow], whys: Sequence[str | None]) -> list[dict[str, Any]]:
+    """Return the files of a group: a detail that is the same as that of the file before is shown once."""
+    return [
+        _named(row, None if why == before else why) for row, why, before in zip(rows, whys, [None, *whys], strict=False)
+    ]
 
 
 def _named(row: FileRow, why: str | None) -> dict[str, Any]:

@@ -13,10 +13,11 @@ from assetsync.core.outcome import UPLOAD_ADDRESS_HELP
 from assetsync.core.read_back import NEVER_PROCESSED
 from assetsync.errors import OutOfResources
 from assetsync.ledger.metadata_drift import drift_of
+from assetsync.ledger.reports import BlockedGroup
 from assetsync.ledger.rows import FileRow
-from assetsync.ledger.runs import Pause
+from assetsync.ledger.runs import Pause, Run
 from assetsync.model import State
-from assetsync.status.site_status import NAMED, SiteStatus
+from assetsync.status.site_status import Progress, SiteStatus
 from assetsync.text import amount, files, hour, moment, on_the_wall, plural, printable, span
 
 _BY_HAND = "`assetsync upload` it again, or `assetsync doubt resolve {path} --absent`"
@@ -46,7 +47,9 @@ _HELP = {
 _RETRY = "assetsync retry {path}"
 _COMMAND = re.compile("`((?:assetsync |--)[^`]*)`")
 _EACH = 5
-"""More files than this in one folder that are blocked for the same reason share one line."""
+"""More files than this that are blocked for the same reason, or have the same kind of drift, share one line."""
+_BAR = 20
+"""The width of the bar of an import, in characters."""
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+,:@%")
 
 _PAUSES = {
@@ -65,50 +68,77 @@ _WORK = (("verify", "read back"), ("index", "indexed"))
 def headline(status: SiteStatus) -> str:
     """Return the status in one sentence, which shows whether an operator must act, and whether many files vanished."""
     urgency, gone = _urgency(status), status.vanished_lately
-    if gone is None:
+    if not gone:
         return urgency
-    lately = f"{files(gone.count)} vanished, {hour(gone.at, status.at)}"
+    lately = f"{files(sum(each.count for each in gone))} vanished, {hour(gone[-1].at, status.at)}"
     return f"{urgency} {lately}." if urgency.endswith(".") else f"{urgency}; {lately}"
 
 
 def _urgency(status: SiteStatus) -> str:
-    blocked, brakes = status.counts.of(State.BLOCKED), len(status.brakes)
-    needs = [f"{blocked:,} blocked"] * bool(blocked)
-    needs += [plural(brakes, "brake")] * bool(brakes)
-    needs += [not_there(status.missing_folders)] * bool(status.missing_folders)
-    needs += [f"{unread(status)} unreadable"] * (status.unreadable is not None)
-    needs += ["ledger disk full"] * (status.without_room is not None)
-    needs += ["indexing stopped"] * (status.index_stopped is not None)
-    needs += ["wrong upload address"] * (status.wrong_address is not None)
-    opens = sent_from(status)
-    waits = "" if opens is None else f", sent {opens}"
-    pending = status.pending - status.not_read_back
-    going = [f"{pending:,} pending{waits}"] * bool(pending)
-    going += [f"{status.in_doubt:,} in doubt"] * bool(status.in_doubt)
-    going += [f"{plural(len(status.undecided), 'folder')} to be audited"] * bool(status.undecided)
-    lies = [f"{status.not_read_back:,} stored, {NOT_READ_BACK}"] * bool(status.not_read_back)
+    needs, counts = [*_needs(status)], ", ".join(_counts(status))
     held_up = status.held_up
-    if held_up is not None and not held_up.everything:
-        going.append(f"{plural(len(held_up.folders), 'folder')} waiting for uploads in doubt")
     pause = status.paused or status.ended_by
     if pause is not None and pause.reason == "key_refused":
         needs.insert(0, _paused(status, pause))
         pause = None
-    rest = ", ".join([*going, *lies])
+    stopped = ""
     if pause is not None:
         paused = _paused(status, pause)
-        rest = "; ".join(filter(None, (paused[0].upper() + paused[1:], rest)))
+        stopped = paused[0].upper() + paused[1:]
     elif held_up is not None and held_up.everything:
-        rest = f"Stopped by uploads in doubt for {span(status.at - held_up.since)} ({_next_decision(status)}); {rest}"
-    if needs:
-        return f"Action needed: {', '.join(needs)}." + (f" {rest}." if rest else "")
-    if pause is not None or (held_up is not None and held_up.everything):
-        return f"{rest}."
+        stopped = f"Stopped by uploads in doubt for {span(status.at - held_up.since)} ({_next_decision(status)})"
+    if needs or status.counts.of(State.BLOCKED):
+        first = f"Action needed: {', '.join(needs)}" * bool(needs)
+        return f"{'. '.join(filter(None, (first, counts, stopped)))}."
     if status.in_sync:
-        return f"in sync{_as_of(status)}: {files(status.counts.of(State.VERIFIED))} verified"
-    if going:
-        return f"{'In progress' if status.running else 'No process is running'}: {rest}."
-    return f"{rest}." if rest else "No complete scan yet."
+        drifted = f", {status.drift_count:,} with metadata drift" * bool(status.drift_count)
+        verified = files(status.counts.of(State.VERIFIED))
+        return f"{stopped}." if pause else f"in sync{_as_of(status)}: {verified} verified{drifted}"
+    if stopped:
+        return f"{'; '.join(filter(None, (stopped, counts)))}."
+    if status.pending > status.not_read_back or status.in_doubt or status.undecided:
+        return f"{'In progress' if status.running else 'No process is running'}: {counts}."
+    return f"{counts}." if status.not_read_back else "No complete scan yet."
+
+
+def _needs(status: SiteStatus) -> Iterator[str]:
+    """Yield what needs a person besides blocked files, as parts of a sentence."""
+    if status.brakes:
+        yield plural(len(status.brakes), "brake")
+    if status.missing_folders:
+        yield not_there(status.missing_folders)
+    if status.unreadable is not None:
+        yield f"{unread(status)} unreadable"
+    if status.without_room is not None:
+        yield "ledger disk full"
+    if status.index_stopped is not None:
+        yield "indexing stopped"
+    if status.wrong_address is not None:
+        yield "wrong upload address"
+
+
+def _counts(status: SiteStatus) -> Iterator[str]:
+    """Yield the counts as parts of a sentence, such as `41 of 42 verified` and `1 needs you`."""
+    blocked, pending = status.counts.of(State.BLOCKED), status.pending - status.not_read_back
+    if status.known:
+        yield f"{status.counts.of(State.VERIFIED):,} of {status.known:,} verified"
+    if blocked:
+        yield f"{blocked:,} need{'s' if blocked == 1 else ''} you"
+    if pending:
+        opens = sent_from(status)
+        yield f"{pending:,} pending" if opens is None else f"{pending:,} pending, sent {opens}"
+    if status.in_doubt:
+        yield f"{status.in_doubt:,} in doubt"
+    if status.undecided:
+        yield f"{plural(len(status.undecided), 'folder')} to be audited"
+    if status.held_up is not None and not status.held_up.everything:
+        yield f"{plural(len(status.held_up.folders), 'folder')} waiting for uploads in doubt"
+    if status.unanswered is not None:
+        yield f"no upload answered for {span(status.unanswered)}"
+    if status.not_read_back:
+        yield f"{status.not_read_back:,} stored, {NOT_READ_BACK}"
+    if status.drift_count:
+        yield f"{status.drift_count:,} with metadata drift"
 
 
 def _next_decision(status: SiteStatus) -> str:
@@ -222,8 +252,47 @@ def page_line(status: SiteStatus) -> Iterator[str]:
 def regular_work(status: SiteStatus) -> str:
     """Return when files were last read back and last indexed."""
     runs = status.last_runs
-    said = [f"{name}: {moment(runs[job].at) if job in runs else 'not yet'}" for job, name in _WORK]
+    said = [f"{name}: {_last(runs.get(job))}" for job, name in _WORK]
     return "last " + "; last ".join(said)
+
+
+def _last(run: Run | None) -> str:
+    if run is None:
+        return "not yet"
+    return f"{moment(run.at)}{' (nothing was due)' * run.idle}"
+
+
+def sending(status: SiteStatus) -> Iterator[str]:
+    """Yield the progress of an import, and that no upload is answered, if that is so."""
+    going = status.progress
+    if going is not None:
+        done = int(going.share * _BAR)
+        yield f"importing: [{'#' * done}{'.' * (_BAR - done)}] {percent(going.share)} verified; {left_to_send(going)}"
+    if status.unanswered is not None:
+        yield f"no answer: {unanswered(status)}"
+
+
+def left_to_send(going: Progress) -> str:
+    """Return what is left to be sent, the rate, and the estimated time."""
+    left = f"{files(going.files_to_send)} ({amount(going.bytes_to_send)}) left to send"
+    if going.seconds_left is None:
+        return left
+    rate = f"{going.files_per_second:,.1f} files and {amount(going.bytes_per_second)} a second"
+    return f"{left}, about {span(going.seconds_left)} at {rate}"
+
+
+def percent(share: float) -> str:
+    """Return a share in percent, rounded down: 100 % is all."""
+    return f"{int(share * 100)} %"
+
+
+def unanswered(status: SiteStatus) -> str:
+    """Return how many uploads in flight wait for an answer, and since when."""
+    since, waiting = moment(status.recent.unanswered_since), plural(status.recent.in_flight, "upload")
+    return (
+        f"{waiting} in flight, none answered since {since}: a large file may take that long; if the service hangs, each"
+        " is looked up once service.read_timeout is over"
+    )
 
 
 def unsettled(status: SiteStatus) -> Iterator[str]:
@@ -242,6 +311,11 @@ def step_for(reason: str | None) -> str:
 def next_step(row: FileRow) -> str:
     """Return the next step for a blocked file: a command or an instruction."""
     return _COMMAND.sub(r"\1", step_for(row.reason)).format(path=quoted(row.path))
+
+
+def step_of_each(reason: str | None) -> str:
+    """Return the next step for each of many files that are blocked for this reason, with PATH for the file."""
+    return step_for(reason).replace("{path}", "PATH")
 
 
 def is_command(row: FileRow) -> bool:
@@ -290,16 +364,25 @@ def adopted_differing(status: SiteStatus) -> Iterator[str]:
 
 
 def vanished(status: SiteStatus) -> Iterator[str]:
-    """Yield the files that vanished from the tree in the last week: how many, when, where, and the first of them."""
-    if status.vanished:
-        total = sum(each.count for each in status.vanished)
-        yield f"vanished in the last 7 days: {files(total)}; assetsync orphans --all lists their assets"
-        newest = status.vanished[-1]
-        for each in status.vanished[: -_EACH - 1 : -1]:
-            yield f"    {moment(each.at)}: {each}"
-            if each is newest:
-                yield from (f"        {name}" for name in each.names)
-                yield from ["        …"] * (each.count > len(each.names))
+    """Yield the files that vanished from the tree in the last week: how many, from which folders, and the newest."""
+    if not status.vanished:
+        return
+    total, newest = sum(each.count for each in status.vanished), status.vanished[-1]
+    yield f"vanished in the last 7 days: {files(total)}; assetsync orphans --all lists their assets"
+    for folder, count in vanished_from(status):
+        yield f"    {count:,} from {folder}"
+    names = ", ".join(newest.names) + ", …" * (newest.count > len(newest.names))
+    yield f"    the newest, {moment(newest.at)}: {newest.count:,} of {newest.known:,} files: {names}"
+
+
+def vanished_from(status: SiteStatus) -> list[tuple[str, int]]:
+    """Return from which folders files vanished in the last week, and how many; those with the most first."""
+    counts: Counter[str] = Counter()
+    for each in status.vanished:
+        counts.update(each.folders)
+    named = counts.most_common(_EACH)
+    rest = sum(each.count for each in status.vanished) - sum(count for _, count in named)
+    return [*named, *[("other folders", rest)] * bool(rest)]
 
 
 def counted(status: SiteStatus) -> str:
@@ -337,10 +420,8 @@ def leftovers(status: SiteStatus) -> Iterator[str]:
         yield "    the daemon or the next assetsync reconcile audits it; at once: assetsync audit"
     for folder, hold in status.holds.items():
         yield f"held: folder {printable(folder)}: {printable(hold.detail)}"
-    yield from _blocked(status)
-    more = status.counts.of(State.BLOCKED) - NAMED
-    if more > 0:
-        yield f"and {more:,} more blocked: assetsync files --state blocked"
+    for group in status.blocked_groups:
+        yield from _blocked(group)
     if status.unreadable is not None:
         yield f"unreadable: {status.unreadable}: nothing in it is sent, and nothing in it counts as deleted"
         yield "    give assetsync's user read permission: assetsync check, run as that user, names all"
@@ -367,33 +448,33 @@ def _wrong_address(status: SiteStatus) -> Iterator[str]:
 
 
 def _drifted(status: SiteStatus) -> Iterator[str]:
-    """Yield a line for each file with metadata drift, with the next step."""
-    for row in status.drifted:
-        yield f"metadata drift: {printable(row.path)}: {printable(drift_of(row) or '')}"
-    more = status.drift_count - len(status.drifted)
-    if more > 0:
-        yield f"and {more:,} more with metadata drift"
-    if status.drifted:
+    """Yield the files with metadata drift by kind, with the next step; many of one kind share one line."""
+    sampled = sum(group.files for group in status.drift_groups)
+    least = "at least " * (status.drift_count > sampled)
+    for group in status.drift_groups:
+        if group.files <= _EACH:
+            yield from (
+                f"metadata drift: {printable(row.path)}: {printable(drift_of(row) or '')}" for row in group.first
+            )
+        else:
+            first = group.first[0]
+            why = printable(drift_of(first) or "")
+            yield f"metadata drift: {least}{files(group.files)}, such as {printable(first.path)}: {why}"
+    if status.drift_groups:
         yield "    assetsync drift list shows what to set in the service; then assetsync drift settle"
 
 
-def _blocked(status: SiteStatus) -> Iterator[str]:
-    """Yield the blocked files with their next steps; many of one folder with the same reason share one line."""
-    groups = [(row.path.rpartition(b"/")[0] or b".", row.reason or "blocked") for row in status.blocked]
-    counts = Counter(groups)
-    # Blocked files beyond NAMED may belong to the same group.
-    least = "at least " * (status.counts.of(State.BLOCKED) > len(groups))
-    told = set()
-    for row, group in zip(status.blocked, groups, strict=True):
-        if counts[group] <= _EACH:
+def _blocked(group: BlockedGroup) -> Iterator[str]:
+    """Yield the files that are blocked for one reason, with their next steps; many share one line."""
+    if group.files <= _EACH:
+        for row in group.first:
             yield f"blocked: {printable(row.path)}: {why_blocked(row)}"
             yield f"    {next_step(row)}"
-        elif group not in told:
-            told.add(group)
-            folder, reason = group
-            first, *others = steps_of_many(folder, reason)
-            yield f"blocked: {printable(folder)}: {least}{counts[group]:,} {reason.replace('_', ' ')}: {first}"
-            yield from (f"    {step}" for step in others)
+        return
+    reason = group.reason or "blocked"
+    first, *others = steps_of_many(group.folder, reason)
+    yield f"blocked: {printable(group.folder)}: {group.files:,} {reason.replace('_', ' ')}: {first}"
+    yield from (f"    {step}" for step in others)
 
 
 def steps_of_many(folder: bytes, reason: str) -> Iterator[str]:

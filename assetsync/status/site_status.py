@@ -4,6 +4,7 @@ The form is left to others: sentences to `sentences`, JSON to `document`, the pa
 Values that only the running process knows (`Live`) come from `daemon.daemon`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -13,7 +14,8 @@ from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.file.database import is_held
 from assetsync.ledger.file.ledger_files import without_room
 from assetsync.ledger.folders import Hold
-from assetsync.ledger.reports import BlockedGroup, Brake, Counts, LedgerView
+from assetsync.ledger.metadata_drift import reason_of
+from assetsync.ledger.reports import BlockedGroup, Brake, Counts, LedgerView, RecentUploads
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import DAY, HeldUp, Hour, LastScan, PageAddress, Pause, Refusal, Run, Unsettled, Vanished
 from assetsync.model import Mapping, State
@@ -63,6 +65,12 @@ NAMED = 20
 """The most blocked files, files in doubt and drifted files that are named, of each."""
 
 _CHART_HOURS = 24
+_NAMED_OF_GROUP = 5
+_DRIFT_SAMPLE = 1000
+_IMPORT_FILES = 20
+_IMPORT_SECONDS = 60.0
+_SILENT_SECONDS = 60.0
+_NO_UPLOADS = RecentUploads()
 
 
 class Level(StrEnum):
@@ -71,6 +79,30 @@ class Level(StrEnum):
     IN_SYNC = "in_sync"
     UNDER_WAY = "under_way"
     NEEDS_YOU = "needs_you"
+
+
+class DriftGroup(NamedTuple):
+    """Files that drifted in the same way: the word of `reason_of`, how many, and the first of them."""
+
+    reason: str
+    files: int
+    first: tuple[FileRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The progress of an import: the share of the known files that is verified (0 to 1), and what is left to be sent.
+
+    The rates are those of the last minutes, 0 if nothing was accepted. `seconds_left` is an estimate; None if nothing
+    can be sent now, or nothing was accepted lately.
+    """
+
+    share: float
+    files_to_send: int
+    bytes_to_send: int
+    files_per_second: float
+    bytes_per_second: float
+    seconds_left: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +117,11 @@ class SiteStatus:
     not show the present. `sends_from`: when `upload.window` opens, while it is shut and files are queued. `reads_back`:
     whether the daemon's schedule reads stored files back. `refused`: the new configuration that the running process
     rejected. `vanished`: the scans of the last week that found files gone, the newest last. `blocked_groups`: blocked
-    files by reason, each group with its first files; only the page has them. `wrong_address`:
-    why the address for uploads is not the service's. `adopted_differing`: how many adopted files have other metadata in
-    the service than in the sidecars. `page`: where the running daemon's page listens, or why it cannot. Times are in
-    seconds since the epoch.
+    files by reason, each group with its first files. `drift_groups`: the first `_DRIFT_SAMPLE` drifted files, by kind
+    of drift. `recent`: the uploads of the last minutes, while a process has files to send. `wrong_address`: why the
+    address for uploads is not the service's. `adopted_differing`: how many adopted files have other metadata in the
+    service than in the sidecars. `page`: where the running daemon's page listens, or why it cannot. Times are in seconds
+    since the epoch.
     """
 
     site: str
@@ -117,16 +150,17 @@ class SiteStatus:
     refused: Refusal | None = None
     vanished: tuple[Vanished, ...] = ()
     blocked_groups: tuple[BlockedGroup, ...] = ()
+    drift_groups: tuple[DriftGroup, ...] = ()
+    recent: RecentUploads = _NO_UPLOADS
     held_up: HeldUp | None = None
     wrong_address: str | None = None
     adopted_differing: int = 0
     page: PageAddress | None = None
 
     @property
-    def vanished_lately(self) -> Vanished | None:
-        """The last scan of a day that found so many files gone that a person should look; None if there is none."""
-        large = [each for each in self.vanished if each.is_large and self.at - each.at < DAY]
-        return large[-1] if large else None
+    def vanished_lately(self) -> tuple[Vanished, ...]:
+        """The scans of the last day that each found so many files gone that a person should look, the newest last."""
+        return tuple(each for each in self.vanished if each.is_large and self.at - each.at < DAY)
 
     @property
     def left(self) -> OutOfSync:
@@ -134,6 +168,46 @@ class SiteStatus:
         complete = self.last_scan is not None and self.last_scan.complete
         braked, undecided = len(self.brakes), len(self.undecided)
         return what_is_out_of_sync(self.counts, self.unsettled, braked=braked, complete=complete, undecided=undecided)
+
+    @property
+    def known(self) -> int:
+        """The number of files that are verified, pending, in doubt or blocked; those that are not settled excepted."""
+        left = self.left
+        return self.counts.of(State.VERIFIED) + left.pending - self.unsettled.count + left.in_doubt + left.blocked
+
+    @property
+    def progress(self) -> Progress | None:
+        """The progress of an import; None if few files are left to be sent, or no process sends."""
+        left, recent = self.counts.of(State.QUEUED, State.SENDING), self.recent
+        seconds_left = None
+        if recent.accepted and not self._is_stopped:
+            shares = left / recent.accepted, self.counts.bytes_to_send / max(1, recent.bytes)
+            seconds_left = recent.seconds * max(shares)
+        if not self.running or (left < _IMPORT_FILES and (seconds_left or 0.0) < _IMPORT_SECONDS):
+            return None
+        seconds = max(1.0, recent.seconds)
+        return Progress(
+            self.counts.of(State.VERIFIED) / self.known,
+            left,
+            self.counts.bytes_to_send,
+            recent.accepted / seconds,
+            recent.bytes / seconds,
+            seconds_left,
+        )
+
+    @property
+    def _is_stopped(self) -> bool:
+        """Whether no queued file can be sent now."""
+        held_up = self.held_up is not None and self.held_up.everything
+        return bool(self.paused or self.brakes or self.sends_from or held_up or self.unanswered)
+
+    @property
+    def unanswered(self) -> float | None:
+        """For how many seconds no upload in flight was answered; None if that is less than a minute."""
+        since = self.recent.unanswered_since
+        if since is None or self.paused is not None or self.at - since < _SILENT_SECONDS:
+            return None
+        return self.at - since
 
     @property
     def pending(self) -> int:
@@ -185,6 +259,12 @@ class SiteStatus:
             return Level.NEEDS_YOU
         return Level.IN_SYNC if self.in_sync and trouble is None else Level.UNDER_WAY
 
+    @property
+    def badge(self) -> str:
+        """The level, or `noted`: in sync, but with metadata drift or vanished files; it is not shown as plain green."""
+        is_noted = self.level is Level.IN_SYNC and (self.drift_count or self.vanished_lately)
+        return "noted" if is_noted else str(self.level)
+
 
 def read_status(config: SiteConfig, ledger: LedgerView, now: float, *, running: bool | None = None) -> SiteStatus:
     """Return the status of the site at `now` (seconds since the epoch). Raise LedgerError.
@@ -195,6 +275,8 @@ def read_status(config: SiteConfig, ledger: LedgerView, now: float, *, running: 
     if running is None:
         running = ledger.store.holds_lock or is_held(ledger.store.path)
     counts, window = reports.counts(now), config.upload.window
+    drifted = reports.drifted(_DRIFT_SAMPLE)
+    sends = running and counts.of(State.QUEUED, State.SENDING) > 0
     return SiteStatus(
         site=config.site,
         at=now,
@@ -205,7 +287,7 @@ def read_status(config: SiteConfig, ledger: LedgerView, now: float, *, running: 
         holds=reports.holds(now),
         blocked=tuple(reports.blocked(NAMED)),
         doubts=tuple(reports.in_doubt(NAMED)),
-        drifted=tuple(reports.drifted(NAMED)),
+        drifted=tuple(drifted[:NAMED]),
         drift_count=reports.count_drifted(),
         oldest=reports.waiting_longest(),
         hours=tuple(ledger.hourly_stats.last(_CHART_HOURS, now)),
@@ -221,11 +303,23 @@ def read_status(config: SiteConfig, ledger: LedgerView, now: float, *, running: 
         reads_back=config.schedule.reads_back,
         refused=ledger.runs.refusal_at_hand() if running else None,
         vanished=ledger.runs.vanished(now),
+        blocked_groups=tuple(reports.blocked_groups(_NAMED_OF_GROUP)),
+        drift_groups=_grouped(drifted),
+        recent=reports.recent_uploads(now) if sends else _NO_UPLOADS,
         held_up=ledger.runs.held_up_at_hand() if running and counts.of(State.QUEUED) else None,
         wrong_address=wrong_address(config, ledger),
         adopted_differing=reports.count_adopted(),
         page=ledger.runs.page_at_hand() if running else None,
     )
+
+
+def _grouped(drifted: Sequence[FileRow]) -> tuple[DriftGroup, ...]:
+    """Return the groups, the largest first."""
+    groups: dict[str, list[FileRow]] = {}
+    for row in drifted:
+        groups.setdefault(reason_of(row), []).append(row)
+    largest = sorted(groups.items(), key=lambda group: -len(group[1]))
+    return tuple(DriftGroup(reason, len(rows), tuple(rows[:_NAMED_OF_GROUP])) for reason, rows in largest)
 
 
 def wrong_address(config: SiteConfig, ledger: LedgerView) -> str | None:

@@ -52,7 +52,7 @@ def visit(browser, running):
 
 def test_without_a_script_it_says_everything(visit):
     page = visit(java_script_enabled=False)
-    assert page.locator("h1").inner_text() == "Action needed: 2 blocked."
+    assert page.locator("h1").inner_text() == "1 of 3 verified, 2 need you."
     assert page.locator(".way .verified b").inner_text() == "1"
     assert page.locator("#blocked tbody tr").count() == 2
     assert "assetsync retry 'photos/big one.jpg'" in page.locator("#blocked").inner_text()
@@ -76,6 +76,7 @@ def test_page_script_follows_changes(visit, running):
     verified = page.locator(".way .verified b")
     before = int(verified.inner_text())
     page.locator("#hours summary").click()
+    page.locator("#work summary").click()
     (running.photos / "b.jpg").write_bytes(b"another picture")
     running.until_verified(before + 1)
     until = time.monotonic() + 60
@@ -85,8 +86,9 @@ def test_page_script_follows_changes(visit, running):
         with page.expect_response(running.address() + "/"):
             page.clock.run_for(5_100)
     assert verified.inner_text() == str(before + 1)
-    assert page.locator("#hours table").is_visible(), "what a person has opened stays open"
-    assert page.title() == "d: Action needed: 2 blocked."
+    for name in ("hours", "work"):
+        assert page.locator(f"#{name} table").is_visible(), "what a person has opened stays open"
+    assert page.title() == f"d: {before + 1} of {before + 3} verified, 2 need you."
 
 
 def test_command_is_copied_by_click_and_key(visit, running):
@@ -104,7 +106,7 @@ def test_command_is_copied_by_click_and_key(visit, running):
 def test_a_hostile_name_is_a_text(visit):
     page = visit()
     assert page.locator("img").count() == 0
-    assert page.title() == "d: Action needed: 2 blocked."
+    assert re.fullmatch(r"d: \d of \d verified, 2 need you\.", page.title())
     shown = page.locator("#blocked .path").all_inner_texts()
     assert 'photos/<img src=x onerror="document.title=1">caf\ufffd.jpg' in shown
 
@@ -112,7 +114,8 @@ def test_a_hostile_name_is_a_text(visit):
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1100), ("dark", 1100), ("light", 320), ("dark", 360)], ids=str)
 def test_page_is_readable_in_every_layout(visit, tmp_path, scheme, width):
     page = visit(viewport={"width": width, "height": 700}, color_scheme=scheme, reduced_motion="reduce")
-    page.locator("#hours summary").click()
+    for summary in page.locator("summary").all():
+        summary.click()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     cut = page.evaluate(
         "[...document.querySelectorAll('main *, header *, footer *')].filter(one => {"

@@ -48,7 +48,7 @@ def test_only_configuration_of_the_server_is_read(server, site):
     installed(server, site)
     code, out, _ = server("status")
     assert code == 0
-    assert "Action needed: 1 blocked." in out
+    assert "1 needs you." in out
     assert "--config" not in out
     assert "--site" not in out
 

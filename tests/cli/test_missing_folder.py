@@ -37,7 +37,7 @@ def test_json_is_complete_and_not_in_sync(misspelt):
 def test_status_names_the_missing_folder(misspelt):
     misspelt.run("reconcile")
     lines = misspelt.run("status").out.splitlines()
-    assert lines[0] == "hq: Action needed: 1 mapped folder is not there."
+    assert lines[0] == "hq: Action needed: 1 mapped folder is not there. 1 of 1 verified."
     assert WHAT_HELPS in lines
     said = misspelt.run("status", "--json").only
     assert (said["in_sync"], said["level"]) == (False, "needs_you")
@@ -65,5 +65,5 @@ def test_vanished_mapped_folder_pulls_brake(site):
     site.photos.rename(site.folder / "elsewhere")
     site.run("reconcile", "--wait", "0s")
     first = site.run("status").out.splitlines()[0]
-    assert first == "hq: Action needed: 1 brake, 1 mapped folder is not there."
+    assert first == "hq: Action needed: 1 brake, 1 mapped folder is not there. 1 of 1 verified."
     assert site.files() == {"photos/a.jpg": "verified"}

@@ -93,7 +93,7 @@ def test_status_colours_the_words_that_matter(site):
     site.write("empty.jpg", b"")
     site.run("reconcile")
     shown = on_terminal(site, "status")
-    assert shown.startswith(f"hq: {RED}Action needed\x1b[0m: 1 blocked.\n")
+    assert shown.startswith(f"hq: {RED}1 of 2 verified, 1 needs you.\x1b[0m\n")
     assert f"\n{RED}blocked\x1b[0m: photos/empty.jpg: " in shown
     site.run("reconcile", "--wait", "0s")
     assert shown.count("\x1b[3") == 2

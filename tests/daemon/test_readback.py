@@ -42,6 +42,20 @@ def fill(ledger, size: int) -> None:
             number += 1
 
 
+def test_work_that_asked_nothing_is_idle(world):
+    """A service that hangs must not look as if it had answered a moment ago."""
+    reading, _ = reading_of(world)
+    reading.want_verify()
+    steps(reading)
+    assert world.ledger.runs.last()["verify"].idle
+    world.write("a")
+    world.scan_and_send()
+    world.clock.advance(120)
+    reading.want_verify()
+    steps(reading)
+    assert not world.ledger.runs.last()["verify"].idle
+
+
 def test_audit_runs_only_on_request(world):
     reading, _ = reading_of(world)
     steps(reading)

@@ -42,11 +42,11 @@ def test_daemon_status_is_equal_everywhere(make, systemd):
     running.until_verified(1)
     running.until(lambda: json.loads(get(running.address(), "/status.json"))["blocked"] == 1)
     heard = ""
-    while heard != "STATUS=Action needed: 1 blocked.":
+    while heard != "STATUS=1 of 2 verified, 1 needs you.":
         heard = systemd.recv(4096).decode()
-    assert status(running).splitlines()[0] == "d: Action needed: 1 blocked."
+    assert status(running).splitlines()[0] == "d: 1 of 2 verified, 1 needs you."
     page = get(running.address())
-    assert "Action needed: 1 blocked." in page
+    assert "1 of 2 verified, 1 needs you." in page
     assert "photos/empty.jpg" in page
     beside, shown = json.loads(status(running, "--json")), json.loads(get(running.address(), "/status.json"))
     daemon = shown.pop("daemon")

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 import assetsync.log as log_module
 from assetsync.errors import LedgerError
-from assetsync.ledger.runs import HeldUp, UploadAddress
+from assetsync.ledger.runs import HeldUp, LastScan, UploadAddress
 from assetsync.log import register_secret
 from assetsync.model import State
 from assetsync.status.site_status import Trust
@@ -122,7 +122,7 @@ def test_page_answers_every_usual_question(shown):
     page = shown.page()
     said = re.sub(r"\s+", " ", text_of(page))
     for expected in (
-        "Action needed: 1 blocked, 1 brake, indexing stopped.",
+        "Action needed: 1 brake, indexing stopped. 0 of 5 verified, 1 needs you, 3 pending, 1 in doubt.",
         "1 Waiting", "1 In doubt", "1 Blocked", "2 Stored", "0 Verified",
         "1 different blocked.jpg not what was sent assetsync retry blocked.jpg",
         "photos held 5 files and is empty now", "assetsync resume 1",
@@ -189,10 +189,23 @@ def test_blocked_files_are_grouped_by_reason(shown):
     assert ": each scan tries it again, at once assetsync retry one.jpg" in unreadable
 
 
-def test_only_the_board_reads_blocked_groups(shown):
-    block(shown.world, "a", "missing")
-    assert shown.status().blocked_groups == ()
-    assert [group.reason for group in shown.board.status().blocked_groups] == ["missing"]
+def folded(page: str) -> set[str]:
+    return set(re.findall('<details id="([a-z]+)-more">', page))
+
+
+def test_only_what_is_fine_is_folded_away(shown):
+    assert folded(shown.page()) == {"work", "watching"}
+    assert headings(shown.page())[-2:] == ["Regular work", "The watcher"]
+    shown.live = replace(shown.live, late=("scan",), trust=replace(shown.live.trust, polling=True))
+    assert folded(shown.page()) == set()
+    assert headings(shown.page())[-2:] == ["Regular work", "The watcher"]
+    assert "Not every folder can be watched" in shown.page()
+
+
+def test_incomplete_scan_unfolds_regular_work(shown):
+    shown.world.ledger.runs.scanned(LastScan(shown.world.clock.now(), complete=False, unreadable=1), 0.1)
+    assert folded(shown.page()) == {"watching"}
+    assert "The last scan was not complete" in shown.page()
 
 
 def test_page_shows_full_disk_remedy(shown, monkeypatch):

@@ -10,9 +10,11 @@ from datetime import UTC, datetime
 import pytest
 
 from assetsync.core.states import Event
+from assetsync.ledger.queue import Intent
 from assetsync.ledger.rows import apply
 from assetsync.ledger.runs import HeldUp, LastScan, Pause, Run, Unsettled
 from assetsync.model import State
+from assetsync.status.board import _ICONS
 from assetsync.status.document import as_object
 from assetsync.status.sentences import (
     adopted_differing,
@@ -21,12 +23,15 @@ from assetsync.status.sentences import (
     leftovers,
     next_step,
     no_room,
+    regular_work,
     scanned,
+    sending,
+    vanished,
     waiting,
 )
 from assetsync.status.site_status import Level, read_status
 
-STOPPED = "Stopped by uploads in doubt for 4 min (the next can be decided in 1 min); 1 pending."
+STOPPED = "Stopped by uploads in doubt for 4 min (the next can be decided in 1 min)"
 ELSEWHERE = "the service has a new address and shows none of the known assets"
 
 
@@ -80,53 +85,67 @@ def braked(world):
     [
         ([], Level.UNDER_WAY, "No complete scan yet."),
         ([verified], Level.IN_SYNC, "in sync: 1 file verified"),
-        ([verified, queued], Level.UNDER_WAY, "In progress: 1 pending."),
-        ([verified, blocked], Level.NEEDS_YOU, "Action needed: 1 blocked."),
-        ([verified, unreadable], Level.NEEDS_YOU, "Action needed: 2 paths unreadable."),
-        ([blocked, queued, braked], Level.NEEDS_YOU, "Action needed: 1 blocked, 1 brake. 1 pending."),
+        ([verified, queued], Level.UNDER_WAY, "In progress: 1 of 2 verified, 1 pending."),
+        ([verified, blocked], Level.NEEDS_YOU, "1 of 2 verified, 1 needs you."),
+        ([verified, unreadable], Level.NEEDS_YOU, "Action needed: 2 paths unreadable. 1 of 1 verified."),
+        (
+            [blocked, queued, braked],
+            Level.NEEDS_YOU,
+            "Action needed: 1 brake. 0 of 2 verified, 1 needs you, 1 pending.",
+        ),
         (
             [queued, paused],
             Level.UNDER_WAY,
-            "Paused for 12 min (the service cannot be reached); 1 pending.",
+            "Paused for 12 min (the service cannot be reached); 0 of 1 verified, 1 pending.",
         ),
         ([verified, paused], Level.UNDER_WAY, "Paused for 12 min (the service cannot be reached)."),
         (
             [queued, lambda world: paused(world, "key_refused")],
             Level.NEEDS_YOU,
-            "Action needed: paused for 12 min (the service refuses the API key). 1 pending.",
+            "Action needed: paused for 12 min (the service refuses the API key). 0 of 1 verified, 1 pending.",
         ),
         (
             [queued, lambda world: paused(world, "elsewhere")],
             Level.UNDER_WAY,
-            f"Paused for 12 min ({ELSEWHERE}); 1 pending.",
+            f"Paused for 12 min ({ELSEWHERE}); 0 of 1 verified, 1 pending.",
         ),
         (
             [queued, held_up],
             Level.UNDER_WAY,
-            STOPPED,
+            f"{STOPPED}; 0 of 1 verified, 1 pending.",
         ),
         (
             [queued, lambda world: held_up(world, decided_in=-1)],
             Level.UNDER_WAY,
             (
                 "Stopped by uploads in doubt for 4 min (the next is decided once look-ups prove what became of it);"
-                " 1 pending."
+                " 0 of 1 verified, 1 pending."
             ),
         ),
         (
             [queued, lambda world: held_up(world, everything=False)],
             Level.UNDER_WAY,
-            "In progress: 1 pending, 1 folder waiting for uploads in doubt.",
+            "In progress: 0 of 1 verified, 1 pending, 1 folder waiting for uploads in doubt.",
         ),
-        ([queued, held_up, paused], Level.UNDER_WAY, "Paused for 12 min (the service cannot be reached); 1 pending."),
+        (
+            [queued, held_up, paused],
+            Level.UNDER_WAY,
+            "Paused for 12 min (the service cannot be reached); 0 of 1 verified, 1 pending.",
+        ),
         (
             [queued, held_up, blocked],
             Level.NEEDS_YOU,
-            f"Action needed: 1 blocked. {STOPPED}",
+            f"0 of 2 verified, 1 needs you, 1 pending. {STOPPED}.",
         ),
         ([verified, held_up], Level.IN_SYNC, "in sync: 1 file verified"),
-        ([verified, lambda world: unsettled(world, 3)], Level.UNDER_WAY, "In progress: 3 pending."),
-        ([verified, missing], Level.NEEDS_YOU, "Action needed: 1 mapped folder is not there."),
+        ([verified, lambda world: unsettled(world, 3)], Level.UNDER_WAY, "In progress: 1 of 1 verified, 3 pending."),
+        ([lambda world: unsettled(world, 3)], Level.UNDER_WAY, "In progress: 3 pending."),
+        (
+            [verified, blocked, lambda world: blocked(world, "c")],
+            Level.NEEDS_YOU,
+            "1 of 3 verified, 2 need you.",
+        ),
+        ([verified, missing], Level.NEEDS_YOU, "Action needed: 1 mapped folder is not there. 1 of 1 verified."),
         ([verified, lambda world: paused(world, start=999)], Level.IN_SYNC, "in sync: 1 file verified"),
     ],
     ids=[
@@ -147,6 +166,8 @@ def braked(world):
         "doubts and blocked",
         "doubts and nothing to send",
         "unsettled",
+        "nothing known",
+        "two blocked",
         "missing",
         "earlier process",
     ],
@@ -194,14 +215,17 @@ def test_unscheduled_readback_is_not_pending(shown):
     world = shown.world
     world.write("s")
     world.scan_and_send()
-    assert (world.row("s").state, headline(shown.status())) == (State.STORED, "In progress: 1 pending.")
+    assert (world.row("s").state, headline(shown.status())) == (
+        State.STORED,
+        "In progress: 0 of 1 verified, 1 pending.",
+    )
     status = replace(shown.status(), reads_back=False)
-    assert headline(status) == "1 stored, not read back: schedule.verify and schedule.index are off."
+    assert headline(status) == ("0 of 1 verified, 1 stored, not read back: schedule.verify and schedule.index are off.")
     assert (status.pending, status.in_sync, status.level) == (1, False, Level.UNDER_WAY)
     assert "stored: 1, not read back: schedule.verify and schedule.index are off" in list(leftovers(status))
     queued(world)
     assert headline(replace(shown.status(), reads_back=False)).startswith(
-        "In progress: 1 pending, 1 stored, not read back"
+        "In progress: 0 of 2 verified, 1 pending, 1 stored, not read back"
     )
 
 
@@ -211,7 +235,7 @@ def test_abandoned_run_ranks_below_manual(shown):
     queued(world)
     status = replace(shown.status(), ended_by=Pause(1, 0.0, "unreachable", "x", world.clock.now() - 300), paused=None)
     assert headline(status) == (
-        "Action needed: 1 blocked. The last run ended 5 min ago (the service cannot be reached); 1 pending."
+        "0 of 2 verified, 1 needs you, 1 pending. The last run ended 5 min ago (the service cannot be reached)."
     )
 
 
@@ -220,14 +244,14 @@ def test_deleted_index_allows_no_idle_verdict(shown):
     shown.world.ledger.set_fact("index_stopped", "after searchIndex 5 of 5 were gone")
     status = shown.status()
     assert (status.level, status.in_sync) == (Level.NEEDS_YOU, True)
-    assert headline(status) == "Action needed: indexing stopped."
+    assert headline(status) == "Action needed: indexing stopped. 1 of 1 verified."
 
 
 def test_full_disk_allows_no_idle_verdict(shown):
     verified(shown.world)
     status = replace(shown.status(), without_room="the disk of /var/lib/assetsync has 12 KB left")
     assert (status.level, status.in_sync) == (Level.NEEDS_YOU, False)
-    assert headline(status) == "Action needed: ledger disk full."
+    assert headline(status) == "Action needed: ledger disk full. 1 of 1 verified."
     assert [line.split(":")[0].strip() for line in no_room(status)] == [
         "ledger",
         "free space; nothing is lost, and sending resumes by itself",
@@ -325,34 +349,37 @@ def test_remedy_follows_from_the_block_reason(shown, reason, step, whole):
     assert (next_step(row), is_command(row)) == (step, whole)
 
 
-def test_twenty_blocked_files_are_named(shown):
-    world = shown.world
-    for number in range(23):
-        world.write(f"{number:02}/a", b"x" * (number + 1))
-    world.scan()
-    for number in range(23):
-        world.ledger.queue.block(world.row(f"{number:02}/a").id, "different", "why", world.clock.now())
-    lines = list(leftovers(shown.status()))
-    assert sum(line.startswith("blocked: ") for line in lines) == 20
-    assert "and 3 more blocked: assetsync files --state blocked" in lines
-
-
 @pytest.mark.parametrize(
     ("reason", "most", "said"),
     [
         ("missing", 5, None),
         ("missing", 6, "blocked: my docs: 6 missing: assetsync retry 'my docs'"),
         ("changed", 6, "blocked: my docs: 6 changed: assetsync files --state blocked --reason changed 'my docs'"),
-        ("missing", 23, "blocked: my docs: at least 20 missing: assetsync retry 'my docs'"),
+        ("missing", 23, "blocked: my docs: 23 missing: assetsync retry 'my docs'"),
     ],
     ids=["few", "many", "each by its name", "more than are named"],
 )
-def test_equal_blocks_in_a_folder_are_grouped(shown, reason, most, said):
+def test_blocked_files_are_grouped_by_reason(shown, reason, most, said):
     for number in range(most):
         blocked(shown.world, f"my docs/{number:02}", reason)
     lines = [line for line in leftovers(shown.status()) if line.startswith("blocked: ")]
     assert lines == [said] if said else len(lines) == most
     assert len(as_object(shown.status())["blocked_files"]) == min(most, 20)
+
+
+def test_large_group_hides_no_small_one(shown):
+    """Five unreadable files are named, although 25 empty files were blocked before them."""
+    for number in range(25):
+        blocked(shown.world, f"{number:02}", "empty_file")
+    for number in range(5):
+        blocked(shown.world, f"locked/{number}", "unreadable")
+    first, *others = [line for line in leftovers(shown.status()) if line.startswith("blocked: ")]
+    assert first.startswith("blocked: .: 25 empty file: ")
+    assert others == [f"blocked: locked/{number}: it is so" for number in range(5)]
+    assert as_object(shown.status())["blocked_reasons"] == [
+        {"reason": "empty_file", "blocked": 25, "below": "."},
+        {"reason": "unreadable", "blocked": 5, "below": "locked"},
+    ]
 
 
 def test_doubt_is_listed_with_its_details(shown):
@@ -382,9 +409,8 @@ def test_doubt_of_replaced_version_is_counted(shown):
     assert [r.path for r in shown.status().doubts] == [b"a"]
 
 
-def test_drift_is_sampled_and_counted_in_full(shown):
-    world = shown.world
-    for number in range(25):
+def drift(world, count):
+    for number in range(count):
         world.write(f"{number}", b"%d" % number)
     world.scan_and_send()
     world.live(200)
@@ -392,15 +418,160 @@ def test_drift_is_sampled_and_counted_in_full(shown):
     world.scan()
     while world.site.drift.step():
         pass
+
+
+def test_drift_is_grouped_and_counted_in_full(shown):
+    drift(shown.world, 25)
     found = shown.status()
-    named = [line for line in leftovers(found) if "metadata drift" in line]
-    assert (len(named), named[-1]) == (21, "and 5 more with metadata drift")
+    (line,) = [line for line in leftovers(found) if "metadata drift" in line]
+    assert line == (
+        "metadata drift: 25 files, such as 0: its metadata changed after the upload: set it in the service by hand"
+    )
     (helps,) = [line for line in leftovers(found) if "assetsync drift list" in line]
     assert "assetsync drift settle" in helps
+    assert (headline(found), found.level, found.in_sync, found.badge) == (
+        "in sync: 25 files verified, 25 with metadata drift",
+        Level.IN_SYNC,
+        True,
+        "noted",
+    )
     said = as_object(found)
     assert (len(said["drift"]), said["drift_count"]) == (20, 25)
-    assert "And 5 more." in shown.get("/").body.decode()
+    page = shown.get("/").body.decode()
+    assert '<header id="verdict" class="noted">' in page
+    assert "and 20 more" in page
+    assert page.count("its metadata changed after the upload") == 1
+    assert _ICONS["noted"].encode() == shown.get("/icon.svg").body
     assert b'assetsync_metadata_drift{site="test"} 25.0' in shown.get("/metrics").body
+
+
+def test_drift_beyond_the_sample_is_counted(shown, monkeypatch):
+    monkeypatch.setattr("assetsync.status.site_status._DRIFT_SAMPLE", 10)
+    drift(shown.world, 12)
+    (line,) = [line for line in leftovers(shown.status()) if "metadata drift:" in line]
+    assert line.startswith("metadata drift: at least 10 files, such as 0: ")
+    assert headline(shown.status()).endswith(", 12 with metadata drift")
+    assert "And 2 more." in shown.page()
+
+
+def test_few_drifted_files_are_named(shown):
+    drift(shown.world, 2)
+    lines = [line for line in leftovers(shown.status()) if line.startswith("metadata drift: ")]
+    assert [line.split(": ")[1] for line in lines] == ["0", "1"]
+
+
+def importing(world, seconds=10.0):
+    """Let 20 files be accepted within so many seconds, and 40 more wait."""
+    for number in range(60):
+        if number == 20:
+            world.scan_and_send()
+            world.clock.advance(seconds)
+        world.write(f"{number:02}", b"%03d" % number + b"x" * 997)
+    world.scan()
+
+
+def test_import_shows_share_rate_and_time_left(shown):
+    importing(shown.world)
+    status = replace(shown.status(), running=True)
+    found = status.progress
+    assert (found.files_to_send, found.bytes_to_send, found.share) == (40, 40_000, 0.0)
+    assert (found.files_per_second, found.bytes_per_second) == pytest.approx((2.0, 2000.0))
+    assert found.seconds_left == pytest.approx(20.0)
+    (line,) = sending(status)
+    rate = "40 files (40.0 KB) left to send, about 20 s at 2.0 files and 2.0 KB a second"
+    assert line == f"importing: [{'.' * 20}] 0 % verified; {rate}"
+    assert as_object(status)["progress"]["files_to_send"] == 40
+    assert [*sending(replace(status, running=False))] == []
+    page = shown.page()
+    assert rate in page
+    assert '<progress max="100" value="0" ' in page
+
+
+@pytest.mark.parametrize("stops", [braked, paused, held_up], ids=["brake", "outage", "doubts"])
+def test_stopped_import_has_no_time_left(shown, stops):
+    importing(shown.world)
+    stops(shown.world)
+    (line,) = sending(shown.status())
+    assert line.endswith("verified; 40 files (40.0 KB) left to send")
+
+
+def test_a_few_quick_files_are_no_import(shown):
+    importing(shown.world)
+    status = shown.status()
+    few = replace(status, counts=replace(status.counts, states={State.QUEUED: 19}, bytes_to_send=19_000))
+    assert few.progress is None
+    assert replace(few, counts=replace(few.counts, bytes_to_send=1_000_000)).progress.seconds_left > 60
+
+
+def test_rate_of_long_ago_is_not_shown(shown):
+    importing(shown.world, seconds=200.0)
+    assert shown.status().progress.seconds_left is None
+
+
+def in_flight(world, path):
+    world.write(path, path.encode())
+    world.scan()
+    row = world.row(path)
+    world.ledger.queue.begin(Intent(row.id, "F1", path, "boundary", row.stat, None, ""), world.clock.now())
+
+
+def test_hanging_service_is_shown(shown):
+    world = shown.world
+    in_flight(world, "a")
+    world.clock.advance(30)
+    in_flight(world, "b")
+    assert (headline(shown.status()), [*sending(shown.status())]) == ("In progress: 0 of 2 verified, 2 pending.", [])
+    world.clock.advance(100)
+    status = shown.status()
+    assert headline(status) == "In progress: 0 of 2 verified, 2 pending, no upload answered for 2 min."
+    (line,) = sending(status)
+    since = as_object(status)["unanswered_since"]
+    assert line.startswith(f"no answer: 2 uploads in flight, none answered since {since}: ")
+    assert "2 uploads in flight, none answered since" in shown.page()
+    assert '<details id="work-more">' not in shown.page()
+
+
+def test_answered_upload_ends_the_silence(shown):
+    world = shown.world
+    in_flight(world, "a")
+    world.clock.advance(100)
+    world.write("b", b"another")
+    world.scan_and_send()
+    world.clock.advance(30)
+    assert world.row("a").state is State.SENDING
+    assert shown.status().unanswered is None
+
+
+def test_idle_work_is_said_to_be_idle(shown):
+    world = shown.world
+    world.site.ran("verify", world.clock.steady(), idle=True)
+    assert shown.status().last_runs["verify"].idle
+    at = as_object(shown.status())["last_runs"]["verify"]["at"]
+    assert regular_work(shown.status()) == f"last read back: {at} (nothing was due); last indexed: not yet"
+    assert ", nothing was due" in shown.page()
+
+
+def test_vanished_files_are_grouped_by_folder(shown):
+    world = shown.world
+    for scan in range(7):
+        world.clock.advance(60)
+        world.ledger.runs.note_vanished(world.clock.now(), [b"press/%d" % scan, b"docs/%d/a" % (scan % 2)], 100)
+    first, *others = vanished(shown.status())
+    assert first.startswith("vanished in the last 7 days: 14 files;")
+    at = as_object(shown.status())["vanished"][-1]["at"]
+    assert others == [
+        "    7 from press",
+        "    4 from docs/0",
+        "    3 from docs/1",
+        f"    the newest, {at}: 2 of 100 files: docs/0/a, press/6",
+    ]
+    assert "<b>7</b> from" in shown.page()
+
+
+def test_vanished_from_many_folders_is_summed(shown):
+    world = shown.world
+    world.ledger.runs.note_vanished(world.clock.now(), [b"%d/a" % folder for folder in range(9)], 100)
+    assert [*vanished(shown.status())][6] == "    4 from other folders"
 
 
 def test_adopted_differences_are_one_line(shown):

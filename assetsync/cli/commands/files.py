@@ -1,13 +1,14 @@
 """`assetsync files`: list the files of the ledger, one line a path, and the fields that other commands show too."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 import click
 
 from assetsync.cli.options import known_folders, topmost, with_config, with_json, with_limit
-from assetsync.cli.output import first_of, note, write_json, write_parts
+from assetsync.cli.output import first_of, note, write_data, write_json, write_parts
 from assetsync.config import SiteConfig
 from assetsync.errors import UnknownPath
 from assetsync.ledger.folders import Hold
@@ -15,6 +16,7 @@ from assetsync.ledger.metadata_drift import drift_of
 from assetsync.ledger.reports import Finding, LedgerView, view_ledger
 from assetsync.ledger.rows import FileRow
 from assetsync.model import State
+from assetsync.status.sentences import step_of_each
 from assetsync.text import moment, printable, runnable
 
 FILE_KEYS = (
@@ -107,6 +109,9 @@ def command(
     with escaped characters may be written as it is shown here. The command exits with 2 if the ledger does not know
     PATH.
 
+    With --state blocked the files are listed by reason, below their number and what helps; --limit counts for each
+    reason.
+
     With --json each line has path, state, assetid, destfolderid, size, md5, reason, detail, error, attempts,
     uploaded_at and verified_at, and path_base64 if the path is not UTF-8.
 
@@ -120,26 +125,37 @@ def command(
     wanted = None if state is None else State(state)
     with closing(view_ledger(config.ledger, site=config.site)) as ledger:
         holds = ledger.reports.holds(time.time())
-        none = True
-        rows = chosen(ledger, config, paths, wanted, history=history or wanted in _REST)
-        rows = (row for row in rows if reason is None or row.reason == reason)
-        for row in first_of(rows, limit, as_json=as_json):
-            none = False
-            if as_json:
+
+        def found() -> Iterator[FileRow]:
+            rows = chosen(ledger, config, paths, wanted, history=history or wanted in _REST)
+            return (row for row in rows if reason is None or row.reason == reason)
+
+        if next(found(), None) is None:
+            note(_none(chosen=bool(paths or state or reason), history=history))
+        elif as_json:
+            for row in found():
                 write_json(as_object(row, holds))
-                continue
-            error = error_of(row, holds)
-            shown = [f"({runnable(printable(error))})"] if error else []
-            write_parts(f"{row.state:<10}  {row.assetid or '-':<32}", printable(row.path), *shown)
-        if none:
-            if not (paths or state or reason):
-                note("the ledger knows no file yet")
-            else:
-                note(
-                    "no file or earlier version matches"
-                    if history
-                    else "no file matches: --all also searches earlier versions"
-                )
+        elif wanted is State.BLOCKED:
+            for word, count in Counter(row.reason for row in found()).most_common():
+                words = (word or "blocked").replace("_", " ")
+                write_data(f"{count:,} {words}: {runnable(step_of_each(word))}")
+                for row in first_of((row for row in found() if row.reason == word), limit):
+                    _write(row, holds)
+        else:
+            for row in first_of(found(), limit):
+                _write(row, holds)
+
+
+def _none(*, chosen: bool, history: bool) -> str:
+    if not chosen:
+        return "the ledger knows no file yet"
+    return "no file or earlier version matches" if history else "no file matches: --all also searches earlier versions"
+
+
+def _write(row: FileRow, holds: dict[str, Hold]) -> None:
+    error = error_of(row, holds)
+    shown = [f"({runnable(printable(error))})"] if error else []
+    write_parts(f"{row.state:<10}  {row.assetid or '-':<32}", printable(row.path), *shown)
 
 
 def chosen(

@@ -35,6 +35,7 @@ from assetsync.status.sentences import (
     page_line,
     regular_work,
     scanned,
+    sending,
     trouble,
     unsettled,
     uploaded,
@@ -113,6 +114,7 @@ def _lines(look: _Look) -> Iterator[str]:
     status = look.status
     yield f"{status.site}: {headline(status)}"
     yield counted(status)
+    yield from sending(status)
     yield uploaded(status)
     longest = waiting(status)
     if longest is not None:
@@ -139,7 +141,7 @@ def _lines(look: _Look) -> Iterator[str]:
         yield "no process sends for this site now: assetsync run, or assetsync reconcile"
 
 
-_COLOURS = {Level.IN_SYNC: "green", Level.UNDER_WAY: "yellow", Level.NEEDS_YOU: "red"}
+_COLOURS = {Level.IN_SYNC: "green", "noted": "yellow", Level.UNDER_WAY: "yellow", Level.NEEDS_YOU: "red"}
 _MARK = re.compile(
     r"(brake \d+|blocked|missing|unreadable|ledger|indexing stopped|configuration rejected)\b"
     r"|(?:held|in doubt|audit pending|metadata drift)(?=:)"
@@ -152,7 +154,7 @@ def _painted(look: _Look, lines: Iterable[str]) -> Iterator[str]:
         if not number:
             site, _, text = line.partition(": ")
             words, colon, rest = text.partition(": ")
-            yield f"{site}: {coloured(words, _COLOURS[look.status.level])}{colon}{rest}"
+            yield f"{site}: {coloured(words, _COLOURS[look.status.badge])}{colon}{rest}"
         elif (mark := _MARK.match(line)) is not None:
             yield coloured(mark.group(), "red" if mark.group(1) else "yellow") + line[mark.end() :]
         else:

@@ -124,12 +124,12 @@ def test_released_audit_brake_owes_an_audit(site):
     shown = site.run("audit", "--last")
     assert (shown.code, "BRAKED, released: audited again by the next run\n" in shown.out) == (1, True)
     lines = site.run("status").out.splitlines()
-    assert lines[0] == "hq: No process is running: 1 folder to be audited."
+    assert lines[0] == "hq: No process is running: 30 of 30 verified, 1 folder to be audited."
     assert (
         f"audit pending: many assets are missing in folder {PHOTOS} of the service, and its brake was released" in lines
     )
     assert site.run("reconcile").code == 1
-    assert site.run("status").out.startswith("hq: Action needed: 30 blocked.\n")
+    assert site.run("status").out.startswith("hq: 0 of 30 verified, 30 need you.\n")
     assert site.run("audit", "--last").out.splitlines()[-1] == "hq: 30 missing"
 
 

@@ -54,6 +54,28 @@ def test_verified_file_has_documented_keys(site):
     }
 
 
+def test_blocked_files_are_listed_by_reason(site):
+    """--limit counts for each reason, and JSON keeps the order of the paths."""
+    for name in ("a.jpg", "c.jpg"):
+        site.write(name, b"")
+    site.write("b.jpg")
+    site.write("b.jpg.yaml", b"descripton: x\n")
+    site.write("d.jpg", b"fine")
+    site.run("reconcile", "--wait", "0s")
+    lines = site.run("files", "--state", "blocked").out.splitlines()
+    assert lines[0].startswith("2 empty file: fill it (it is then sent by itself), ")
+    assert [re.search(r"photos/\w+\.jpg", line)[0] for line in lines[1:3]] == ["photos/a.jpg", "photos/c.jpg"]
+    assert lines[3] == "1 sidecar: correct or delete the sidecar: assetsync then sends the file"
+    assert "photos/b.jpg" in lines[4]
+    assert len(lines) == 5
+    cut = site.run("files", "--state", "blocked", "--limit", "1").out.splitlines()
+    assert cut == [*lines[:2], "and more: --limit 0 lists all", *lines[3:]]
+    assert site.run("files", "--state", "blocked", "--reason", "sidecar").out.splitlines() == lines[3:]
+    rows = site.run("files", "--state", "blocked", "--json").objects
+    assert [row["path"] for row in rows] == ["photos/a.jpg", "photos/b.jpg", "photos/c.jpg"]
+    assert "no file matches" in site.run("files", "--state", "in_doubt").err
+
+
 def test_blocked_file_has_reason_as_error(site):
     site.write("empty.jpg", b"")
     site.run("reconcile")

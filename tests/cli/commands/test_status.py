@@ -22,6 +22,9 @@ from assetsync.ledger.ledger import open_ledger
 from assetsync.sandbox import FaultKind, FaultRule, Operation
 
 KEYS = {
+    "progress",
+    "unanswered_since",
+    "blocked_reasons",
     "site",
     "at",
     "verdict",
@@ -83,7 +86,7 @@ def test_closed_window_shows_its_opening(site):
         f"another run goes on with them, from {at} on (upload.window: {wall})"
         in site.run("reconcile", "--wait", "0s").out
     )
-    said = f"hq: No process is running: 1 pending, sent from {at} on (upload.window: {wall}).\n"
+    said = f"hq: No process is running: 0 of 1 verified, 1 pending, sent from {at} on (upload.window: {wall}).\n"
     assert site.run("status").out.startswith(said)
     assert site.run("status", "--json").only["sends_from"] == at
     assert f"next try: {at}, when upload.window opens ({wall})" in site.run("explain", "photos/a.jpg").out
@@ -125,7 +128,7 @@ def test_json_is_one_object_with_fixed_keys(site):
     assert (said["in_sync"], said["verified"], said["blocked"], said["bytes_verified"]) == (False, 1, 1, 4)
     assert said["states"] == {"verified": 1, "blocked": 1}
     assert said["last_scan"]["complete"] is True
-    assert (said["level"], said["verdict"], said["running"]) == ("needs_you", "Action needed: 1 blocked.", False)
+    assert (said["level"], said["verdict"], said["running"]) == ("needs_you", "1 of 2 verified, 1 needs you.", False)
     assert [(f["paths"], f["states"]) for f in said["folders"]] == [(["photos"], {"verified": 1, "blocked": 1})]
     assert [(hour["uploads"], hour["bytes"]) for hour in said["hours"] if hour["uploads"]] == [(1, 4)]
     assert (len(said["hours"]), said["oldest_waiting"]) == (24, None)
@@ -140,7 +143,7 @@ def test_status_names_commands_for_problems(site):
     site.tree.rename(site.folder / "elsewhere")
     site.run("reconcile", "--wait", "0s")
     result = site.run("status")
-    assert result.out.splitlines()[0] == "hq: Action needed: 1 blocked, 1 brake."
+    assert result.out.splitlines()[0] == "hq: Action needed: 1 brake. 1 of 2 verified, 1 needs you."
     assert "assetsync retry photos/big.bin" in result.out
     assert "assetsync resume 1" in result.out
 
@@ -190,7 +193,7 @@ def test_unanswered_upload_is_shown_in_doubt(site):
     site.write("a.jpg")
     site.sandbox.set_faults(FaultRule(kind=FaultKind.STATUS, operation=Operation.UPLOAD))
     assert site.run("reconcile", "--wait", "0s").code == 1
-    assert site.run("status").out.splitlines()[0] == "hq: No process is running: 1 in doubt."
+    assert site.run("status").out.splitlines()[0] == "hq: No process is running: 0 of 1 verified, 1 in doubt."
     assert site.run("status", "--json").only["in_doubt"] == 1
 
 
@@ -213,7 +216,7 @@ def test_refused_key_is_shown_until_good_run(site):
     assert site.run("reconcile", "--wait", "0s").code == 3
     result = site.run("status")
     assert result.out.splitlines()[0] == (
-        "hq: Action needed: the last run ended 0 s ago (the service refuses the API key). 1 pending."
+        "hq: Action needed: the last run ended 0 s ago (the service refuses the API key). 0 of 1 verified, 1 pending."
     )
     assert "the service, since " in result.out
     said = site.run("status", "--json").only
@@ -229,7 +232,7 @@ def test_unreachable_service_needs_no_person(site):
     site.nowhere()
     assert site.run("reconcile", "--wait", "0s").code == 3
     first = site.run("status").out.splitlines()[0]
-    assert first == "hq: The last run ended 0 s ago (the service cannot be reached); 1 pending."
+    assert first == "hq: The last run ended 0 s ago (the service cannot be reached); 0 of 1 verified, 1 pending."
     assert site.run("status", "--json").only["level"] == "under_way"
 
 
@@ -301,7 +304,7 @@ def test_watching_restores_the_terminal(site, ending):
     assert len(lines) <= 20
     assert all(len(line) <= 60 for line in lines)
     assert "\x1b" not in "".join(lines)
-    assert screen[2].decode().strip() == "hq: Action needed: 30 blocked."
+    assert screen[2].decode().strip() == "hq: 0 of 30 verified, 30 need you."
 
 
 def test_status_loads_no_page_or_upload_code(site):
@@ -316,7 +319,7 @@ def test_status_loads_no_page_or_upload_code(site):
     assert done.stdout.splitlines()[-1] == ""
 
 
-@pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 3), (1, 1)])
+@pytest.mark.parametrize(("width", "height"), [(80, 8), (40, 3), (1, 1)])
 def test_watching_fits_any_terminal_size(site, width, height):
     for number in range(30):
         site.write(f"{number:02}/漢字漢字.jpg", b"")
@@ -335,7 +338,7 @@ def test_unreadable_lock_hides_nothing_else(site):
     lock.unlink()
     lock.symlink_to(site.folder / "nowhere")
     result = site.run("status")
-    assert (result.code, result.out.splitlines()[0]) == (0, "hq: Action needed: 1 blocked.")
+    assert (result.code, result.out.splitlines()[0]) == (0, "hq: 1 of 2 verified, 1 needs you.")
     assert "it is unknown whether a process sends for this site: the lock of the ledger" in result.out
     assert "no process sends" not in result.out
     said = site.run("status", "--json").only
