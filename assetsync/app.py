@@ -15,7 +15,7 @@ from assetsync.config.schedule import Interval
 from assetsync.core.backoff import WELL_WITHIN
 from assetsync.core.mapping import Plan
 from assetsync.core.settled import HOUR, KEEPS_CHANGING
-from assetsync.errors import OutOfResources, ServiceElsewhere, ServiceError
+from assetsync.errors import ServiceElsewhere, ServiceError
 from assetsync.ledger.ledger import Ledger
 from assetsync.model import Clock, Meter, Service
 from assetsync.parts import claim_of, make_plan, make_rules, make_tree
@@ -160,11 +160,7 @@ class Site:
             log.warning("paused", reason=reason, detail=str(error))
 
     def check_health(self) -> bool:
-        """Return whether the service answers a minimal request; during a pause this ends or prolongs the pause.
-
-        Log the end of a pause.
-        """
-        pause = self.circuit_breaker.pause
+        """Return whether the service answers a minimal request; during a pause this ends or prolongs the pause."""
         try:
             # If it is another service, it answers all the same, and the wait is for an operator.
             with suppress(ServiceElsewhere):
@@ -174,9 +170,6 @@ class Site:
             self.circuit_breaker.trouble(reason, str(error), retry_after, by_check=True)
             return False
         self.circuit_breaker.health_check_answered()
-        if pause is not None:
-            end = "sending resumed" if pause.reason == OutOfResources.REASON else "the service answers again"
-            log.warning(end, after=round(self.context.clock.steady() - pause.since, 1))
         return True
 
 
