@@ -19,6 +19,7 @@ from assetsync.errors import ServiceElsewhere, ServiceError
 from assetsync.ledger.ledger import Ledger
 from assetsync.model import Clock, Meter, Service
 from assetsync.parts import claim_of, make_plan, make_rules, make_tree
+from assetsync.sync.awaited import AwaitedPaths, UnreadableFiles
 from assetsync.sync.brakes import Brakes, Limits
 from assetsync.sync.context import Context, Heartbeat, NullMeter
 from assetsync.sync.doubts.resolver import Resolver
@@ -90,7 +91,11 @@ class Site:
     runtime_state: RuntimeState
     rescan: Rescan
     sidecars: Sidecars = field(repr=False)
+    unreadable_files: UnreadableFiles = field(init=False, repr=False)
     _waited: bool = field(default=False, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.unreadable_files = UnreadableFiles(self.context, self._may_send)
 
     def begin(self) -> None:
         """Recover what the last process left unfinished; may be repeated if the ledger failed."""
@@ -297,7 +302,16 @@ def build(
         drift=drift,
         runtime_state=runtime_state,
         rescan=Rescan(
-            context, plan, intake, single_looks, root_identity, brakes, runtime_state, drift, config.ledger.parent
+            context,
+            plan,
+            intake,
+            single_looks,
+            root_identity,
+            brakes,
+            runtime_state,
+            drift,
+            AwaitedPaths(context, plan),
+            config.ledger.parent,
         ),
         sidecars=sidecars,
     )
