@@ -39,7 +39,7 @@ from assetsync.sync.rescan import Rescan
 from assetsync.sync.root_identity import RootIdentity
 from assetsync.sync.runtime_state import RuntimeState
 from assetsync.sync.service_identity import ServiceIdentity
-from assetsync.sync.upload.circuit_breaker import CircuitBreaker
+from assetsync.sync.upload.circuit_breaker import RESUMES, CircuitBreaker
 from assetsync.sync.upload.folder_listing import FolderListing
 from assetsync.sync.upload.kinds import Kinds
 from assetsync.sync.upload.limits import DoubtLimit, RateLimiter
@@ -58,6 +58,7 @@ been a folder or a pipe."""
 _LOOKED_FOR_AGAIN = ("unprocessed",)
 """Reasons for a block that are looked up again: after a day the asset may be processed, or deleted."""
 _MISSING_KEPT = 10_000
+_LISTED = "each folder of the service is listed once before a file is sent into it, so that nothing is sent twice"
 
 
 @dataclass(slots=True)
@@ -103,17 +104,16 @@ class Site:
         lost = ledger.attempt_results.recover(now)
         if lost:
             self.context.meter.doubted(lost)
-            log.warning("in doubt after an unclean stop", files=lost)
+            log.warning("in doubt after an unclean stop", files=lost, next="each is looked up before it is sent again")
         ledger.queue.release_folders(now)
         self.indexer.begin()
         self.try_again()
         if ledger.restored:
-            log.warning(
-                "the ledger is not as its last start left it: put back from a backup, rolled back with its disk, copied"
-                " here, or given another owner? every folder is listed once"
-            )
+            why = "it was restored from a backup, rolled back with its disk, copied here, or given another owner"
+            log.warning("the ledger is an older copy, or was moved", why=why, next=_LISTED)
         elif ledger.unconfirmed:
-            log.info("nothing outside the ledger's disk confirms its last clean stop: every folder is listed once")
+            why = "the record of the last stop, which is kept outside of its disk, is missing or is another"
+            log.info("the ledger may be an older copy", why=why, next=_LISTED)
 
     def try_again(self, *, only_due: bool = False) -> None:
         """Retry blocked files whose cause may be gone; with `only_due`, skip those that were tried just now.
@@ -162,7 +162,7 @@ class Site:
             return
         reason, retry_after = code_and_wait(error)
         if self.circuit_breaker.trouble(reason, str(error), retry_after, by_lookup=True):
-            log.warning("paused", reason=reason, detail=str(error))
+            log.warning("paused", reason=reason, detail=str(error), next=RESUMES)
 
     def check_health(self) -> bool:
         """Return whether the service answers a minimal request; during a pause this ends or prolongs the pause."""

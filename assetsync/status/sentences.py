@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from assetsync.core.brakes import released_by
+from assetsync.core.brakes import cause_of, released_by
 from assetsync.core.outcome import UPLOAD_ADDRESS_HELP
 from assetsync.core.read_back import NEVER_PROCESSED
 from assetsync.errors import OutOfResources
@@ -25,12 +25,14 @@ _HELP = {
     "empty_file": "fill it (it is then sent by itself), leave it out by an `ignore` pattern, or delete it"
     " (the next scan notices)",
     "sidecar": "correct or delete the sidecar: assetsync then sends the file",
-    "unreadable": "fix its permissions, or restore it from a backup if its disk fails (see `dmesg`): each scan tries it"
-    " again, at once `assetsync retry {path}`",
-    "unknown_folder": "correct destfolderid or create the folder: every run tries again",
+    "unreadable": "fix its permissions, or restore it from a backup if its disk fails (see `dmesg`): it is tried"
+    " again within a minute once it can be opened, at once `assetsync retry {path}`",
+    "unknown_folder": "correct destfolderid and reload, or create the folder: the next waiting file tries it within ten"
+    " minutes, and each start of assetsync tries all; at once `assetsync retry {path}`",
     "keeps_changing": "it is sent by itself once unchanged for an hour: leave it out by an `ignore` pattern, or set a"
     " longer folders[].settle for its mapping; as it is: `assetsync retry --send-again {path}`",
-    "unprocessed": "each scan tries again; if it is another file: `assetsync retry --send-again {path}`",
+    "unprocessed": "a scan looks again within schedule.rescan; if it is another file:"
+    " `assetsync retry --send-again {path}`",
     "resembles": "`assetsync reconcile --adopt`, or `assetsync retry --send-again {path}`",
     "changed": "`assetsync retry --send-again {path}`",
     # The first command takes over an equal asset; the second uploads another asset beside it.
@@ -71,9 +73,10 @@ def headline(status: SiteStatus) -> str:
 
 
 def _urgency(status: SiteStatus) -> str:
-    blocked, brakes = status.counts.of(State.BLOCKED), len(status.brakes)
+    blocked = status.counts.of(State.BLOCKED)
     needs = [f"{blocked:,} blocked"] * bool(blocked)
-    needs += [plural(brakes, "brake")] * bool(brakes)
+    causes = "; ".join(dict.fromkeys(cause_of(brake.kind) for brake in status.brakes))
+    needs += [f"uploads stopped ({causes})"] * bool(causes)
     needs += [not_there(status.missing_folders)] * bool(status.missing_folders)
     needs += [f"{unread(status)} unreadable"] * (status.unreadable is not None)
     needs += ["ledger disk full"] * (status.without_room is not None)
@@ -188,7 +191,7 @@ def no_room(status: SiteStatus) -> Iterator[str]:
     """Yield a warning and the next step if the disk of the ledger is full."""
     if status.without_room is not None:
         yield f"ledger: {status.without_room}: no upload starts without a record"
-        yield "    free space; nothing is lost, and sending resumes by itself"
+        yield "    free space; nothing is lost, and sending resumes by itself within seconds"
 
 
 def regular_work(status: SiteStatus) -> str:

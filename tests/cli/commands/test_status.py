@@ -139,7 +139,10 @@ def test_status_names_commands_for_problems(site):
     site.tree.rename(site.folder / "elsewhere")
     site.run("reconcile", "--wait", "0s")
     result = site.run("status")
-    assert result.out.splitlines()[0] == "hq: Action needed: 1 blocked, 1 brake."
+    assert (
+        result.out.splitlines()[0]
+        == "hq: Action needed: 1 blocked, uploads stopped (the root is missing or another tree)."
+    )
     assert "assetsync retry photos/big.bin" in result.out
     assert "assetsync resume 1" in result.out
 
