@@ -15,10 +15,11 @@ from assetsync.config.schedule import Interval
 from assetsync.core.backoff import WELL_WITHIN
 from assetsync.core.mapping import Plan
 from assetsync.core.settled import HOUR, KEEPS_CHANGING
-from assetsync.errors import OutOfResources, ServiceElsewhere, ServiceError
+from assetsync.errors import ServiceElsewhere, ServiceError
 from assetsync.ledger.ledger import Ledger
 from assetsync.model import Clock, Meter, Service
 from assetsync.parts import claim_of, make_plan, make_rules, make_tree
+from assetsync.sync.awaited import AwaitedPaths, UnreadableFiles
 from assetsync.sync.brakes import Brakes, Limits
 from assetsync.sync.context import Context, Heartbeat, NullMeter
 from assetsync.sync.doubts.resolver import Resolver
@@ -38,7 +39,7 @@ from assetsync.sync.rescan import Rescan
 from assetsync.sync.root_identity import RootIdentity
 from assetsync.sync.runtime_state import RuntimeState
 from assetsync.sync.service_identity import ServiceIdentity
-from assetsync.sync.upload.circuit_breaker import CircuitBreaker
+from assetsync.sync.upload.circuit_breaker import RESUMES, CircuitBreaker
 from assetsync.sync.upload.folder_listing import FolderListing
 from assetsync.sync.upload.kinds import Kinds
 from assetsync.sync.upload.limits import DoubtLimit, RateLimiter
@@ -57,6 +58,7 @@ been a folder or a pipe."""
 _LOOKED_FOR_AGAIN = ("unprocessed",)
 """Reasons for a block that are looked up again: after a day the asset may be processed, or deleted."""
 _MISSING_KEPT = 10_000
+_LISTED = "each folder of the service is listed once before a file is sent into it, so that nothing is sent twice"
 
 
 @dataclass(slots=True)
@@ -90,7 +92,11 @@ class Site:
     runtime_state: RuntimeState
     rescan: Rescan
     sidecars: Sidecars = field(repr=False)
+    unreadable_files: UnreadableFiles = field(init=False, repr=False)
     _waited: bool = field(default=False, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.unreadable_files = UnreadableFiles(self.context, self._may_send)
 
     def begin(self) -> None:
         """Recover what the last process left unfinished; may be repeated if the ledger failed."""
@@ -98,17 +104,16 @@ class Site:
         lost = ledger.attempt_results.recover(now)
         if lost:
             self.context.meter.doubted(lost)
-            log.warning("in doubt after an unclean stop", files=lost)
+            log.warning("in doubt after an unclean stop", files=lost, next="each is looked up before it is sent again")
         ledger.queue.release_folders(now)
         self.indexer.begin()
         self.try_again()
         if ledger.restored:
-            log.warning(
-                "the ledger is not as its last start left it: put back from a backup, rolled back with its disk, copied"
-                " here, or given another owner? every folder is listed once"
-            )
+            why = "it was restored from a backup, rolled back with its disk, copied here, or given another owner"
+            log.warning("the ledger is an older copy, or was moved", why=why, next=_LISTED)
         elif ledger.unconfirmed:
-            log.info("nothing outside the ledger's disk confirms its last clean stop: every folder is listed once")
+            why = "the record of the last stop, which is kept outside of its disk, is missing or is another"
+            log.info("the ledger may be an older copy", why=why, next=_LISTED)
 
     def try_again(self, *, only_due: bool = False) -> None:
         """Retry blocked files whose cause may be gone; with `only_due`, skip those that were tried just now.
@@ -160,14 +165,10 @@ class Site:
             return
         reason, retry_after = code_and_wait(error)
         if self.circuit_breaker.trouble(reason, str(error), retry_after, by_lookup=True):
-            log.warning("paused", reason=reason, detail=str(error))
+            log.warning("paused", reason=reason, detail=str(error), next=RESUMES)
 
     def check_health(self) -> bool:
-        """Return whether the service answers a minimal request; during a pause this ends or prolongs the pause.
-
-        Log the end of a pause.
-        """
-        pause = self.circuit_breaker.pause
+        """Return whether the service answers a minimal request; during a pause this ends or prolongs the pause."""
         try:
             # If it is another service, it answers all the same, and the wait is for an operator.
             with suppress(ServiceElsewhere):
@@ -177,9 +178,6 @@ class Site:
             self.circuit_breaker.trouble(reason, str(error), retry_after, by_check=True)
             return False
         self.circuit_breaker.health_check_answered()
-        if pause is not None:
-            end = "sending resumed" if pause.reason == OutOfResources.REASON else "the service answers again"
-            log.warning(end, after=round(self.context.clock.steady() - pause.since, 1))
         return True
 
 
@@ -307,7 +305,16 @@ def build(
         drift=drift,
         runtime_state=runtime_state,
         rescan=Rescan(
-            context, plan, intake, single_looks, root_identity, brakes, runtime_state, drift, config.ledger.parent
+            context,
+            plan,
+            intake,
+            single_looks,
+            root_identity,
+            brakes,
+            runtime_state,
+            drift,
+            AwaitedPaths(context, plan),
+            config.ledger.parent,
         ),
         sidecars=sidecars,
     )

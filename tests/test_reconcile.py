@@ -68,10 +68,12 @@ def test_restored_ledger_is_reported(world):
     with capture_logs() as said:
         run(world)
         world.close()
-        assert [entry["event"] for entry in said if "put back from a backup" in entry["event"]] == []
+        assert [entry["event"] for entry in said if entry["event"] == "the ledger is an older copy, or was moved"] == []
         world.ledger_path.write_bytes(backup)
         assert run(world).in_sync
-    assert [entry["log_level"] for entry in said if "put back from a backup" in entry["event"]] == ["warning"]
+    assert [entry["log_level"] for entry in said if entry["event"] == "the ledger is an older copy, or was moved"] == [
+        "warning"
+    ]
 
 
 def test_idle_run_asks_the_service_nothing(world, clock):

@@ -1,8 +1,8 @@
 """Decide which notices people receive: one when a kind of problem begins, one for new items, and one when it ends.
 
-The current problems go in, the due notices come out. A new problem waits until related items have gathered, a short
-recovery ends nothing, and a kind has at most one notice in APART seconds. Reading the problems and delivering the
-notices are left to `notify`.
+The current problems go in, the due notices come out. A new problem waits until related items have gathered, and a kind
+has at most one such notice in APART seconds. An end is reported at once; for kinds that may begin again a moment later,
+once they have stayed away. Reading the problems and delivering the notices are left to `notify`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from enum import StrEnum
 from pydantic import TypeAdapter, ValidationError
 
 APART = 15 * 60.0
-"""Seconds between two notices of a kind."""
+"""Seconds between two notices about the begin or the growth of a kind."""
 
 KEPT = 1000
 """Most items of a kind that are tracked by key; items beyond that are only counted."""
@@ -39,11 +39,16 @@ class Kind(StrEnum):
     TEST = "test"
 
 
+_RECURRING = frozenset({Kind.OUTAGE, Kind.DOUBTS, Kind.LEDGER, Kind.ENDED})
+"""The kinds that may begin again a moment after they ended. The others end by a scan or by a person's act."""
+
+
 @dataclass(frozen=True, slots=True)
 class Delays:
     """Seconds that a new item waits for others, that a gone item must stay away, and that an outage must last.
 
-    Doubts must stop sending for as long as a gone item must stay away.
+    The end of a kind that does not recur is reported without a wait. Doubts must stop sending for as long as a gone
+    item must stay away.
     """
 
     gather: float = 5.0
@@ -84,7 +89,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class _Reported:
-    """The reported items of a kind: `at` is the time of the last notice, `since` the begin of the problem."""
+    """The reported items of a kind; `at`: the last notice of its begin or growth, `since`: the begin of the problem."""
 
     keys: tuple[str, ...] = ()
     count: int = 0
@@ -151,8 +156,8 @@ class NoticeTracker:
         self._began[kind], self._gone[kind] = began, gone
         over = {key for key, since in gone.items() if steady - since >= delays.quiet}
         if not problem.items:
-            is_over = reported.keys and over.issuperset(reported.keys)
-            return self._end(kind, reported, now) if is_over and may_send else None
+            is_over = reported.keys and (kind not in _RECURRING or over.issuperset(reported.keys))
+            return self._end(kind, reported, now) if is_over else None
         if reported.keys:
             reported = self._reported[kind] = reported.narrowed(problem, over)
         lasts = {Kind.OUTAGE: delays.outage, Kind.DOUBTS: delays.quiet}.get(kind)
@@ -173,7 +178,7 @@ class NoticeTracker:
         return Notice(self._site, kind, is_over=False, text=text, count=problem.count, new=fresh, names=names, at=now)
 
     def _end(self, kind: Kind, reported: _Reported, now: float) -> Notice:
-        self._reported[kind] = _Reported(at=now, since=now)
+        self._reported[kind] = _Reported(at=reported.at, since=now)
         text = f"{self._site}: {_OVER[kind].format(after=_span(now - reported.since))}"
         return Notice(self._site, kind, is_over=True, text=text, count=0, new=0, names=(), at=now)
 
@@ -185,16 +190,19 @@ def trial_notice(site: str, now: float) -> Notice:
 
 
 _OVER = {
-    Kind.BLOCKED: "no file is blocked any more",
-    Kind.BRAKE: "no brake holds any more",
+    Kind.BLOCKED: "no file is blocked any longer",
+    Kind.BRAKE: "uploads are no longer stopped by a brake",
     Kind.OUTAGE: "the service answers again, after {after}",
-    Kind.DOUBTS: "uploads in doubt stop sending no more, after {after}",
-    Kind.INDEX_STOPPED: "indexing is switched off, or may be tried again",
-    Kind.TREE: "all of the tree can be read again",
-    Kind.VANISHED: "no more files have vanished for a day",
-    Kind.LEDGER: "the ledger can be used again",
+    Kind.DOUBTS: "uploads in doubt no longer stop sending, after {after}",
+    Kind.INDEX_STOPPED: "indexing is no longer stopped: it is switched off, or is tried again",
+    Kind.TREE: "the whole tree can be read again",
+    Kind.VANISHED: "no large number of files has vanished for a day",
+    Kind.LEDGER: "the ledger can be used again, and sending resumes",
     Kind.ENDED: "assetsync runs again",
 }
+
+
+_TRIED_AGAIN = "tried again at least every minute, and sending then resumes"
 
 
 def _sentence(problem: Problem, new: int, names: tuple[str, ...], lasted: float) -> str:
@@ -207,23 +215,24 @@ def _sentence(problem: Problem, new: int, names: tuple[str, ...], lasted: float)
             noun = "file is" if problem.count == 1 else "files are"
             return f"{problem.count:,} {noun} blocked{fresh}{named} (assetsync status)"
         case Kind.BRAKE:
-            return f"a brake stops all sending: {first}{more} (assetsync status shows what ends it)"
+            return f"a brake stops all uploads: {first}{more} (assetsync status shows what ends it)"
         case Kind.OUTAGE:
             long = f" for {_span(lasted)}" if lasted >= _MINUTE else ""
-            return f"nothing is sent{long}: {first} (assetsync check)"
+            return f"nothing is sent{long}: {first}; {_TRIED_AGAIN} (assetsync check)"
         case Kind.DOUBTS:
-            return f"nothing is sent: {first} (assetsync doubt list)"
+            return f"uploads in doubt stop sending: {first} (assetsync doubt list)"
         case Kind.INDEX_STOPPED:
             return f"indexing has stopped: {first}"
         case Kind.TREE:
             noun = "path" if problem.count == 1 else "paths"
-            return f"{problem.count:,} {noun} of the tree cannot be read{fresh}{named} (assetsync check)"
+            again = "tried again every minute"
+            return f"{problem.count:,} {noun} of the tree cannot be read{fresh}{named}; {again} (assetsync check)"
         case Kind.VANISHED:
             return f"files have vanished from the tree: {first}{more} (assetsync orphans --all lists their assets)"
         case Kind.LEDGER:
-            return f"the ledger cannot be used, everything waits for it: {first}"
+            return f"nothing is sent, because the ledger cannot be used: {first}; tried again every few seconds"
         case _:
-            return f"assetsync has ended because of an error: {first}"
+            return f"assetsync has ended because of an error: {first} (systemctl status shows whether it runs again)"
 
 
 def _span(seconds: float) -> str:

@@ -57,6 +57,8 @@ _TICK = 0.25
 _NOTIFY_PATIENCE = 5.0
 _STATUS_EVERY = 10.0
 _LEDGER_PAUSE = 2.0
+_RESTARTED = "systemd restarts it; the next start looks up what was open"
+_HANGS = "systemd restarts the daemon at the end of WatchdogSec, unless the loop goes on before"
 _STATUS_PATIENCE = 0.5
 
 
@@ -128,7 +130,7 @@ class Daemon:
                 notifications.close(_NOTIFY_PATIENCE)
             except LedgerDamaged:
                 # The damage was reported where it was found. Here it only means that the notices are sent again.
-                log.exception("the reported problems cannot be recorded")
+                log.exception("the sent messages cannot be recorded: the next start may send them again")
             service.close()
             ledger.close()
         if self._failure is not None:
@@ -153,7 +155,8 @@ class Daemon:
                 raise
             except LedgerUnwritable as error:
                 if not waits:
-                    log.error("waiting for the ledger", detail=str(error))  # noqa: TRY400 - the message suffices, without a traceback
+                    again = f"tried again every {_LEDGER_PAUSE:.0f} s"
+                    log.error("waiting for the ledger", detail=str(error), next=again)  # noqa: TRY400 - the message suffices, without a traceback
                     self._notifier.ready()
                 waits = True
                 notifications.waits_for_ledger(str(error))
@@ -239,7 +242,7 @@ class Daemon:
             if not late:
                 self._notifier.alive()
             elif late != late_before:
-                log.error("a loop hangs: the watchdog is not fed", loops=late)
+                log.error("a loop hangs: the watchdog is not fed", loops=late, next=_HANGS)
             late_before = late
             self._guarded(runtime_state.note)
             self._guarded(lambda: self._note_refusal(ledger))
@@ -311,7 +314,7 @@ class Daemon:
             site.runtime_state.end()
         except LedgerError as error:
             # Harmless: the next start finds out again.
-            log.warning("its end cannot be recorded", detail=str(error))
+            log.warning("the stop cannot be recorded", detail=str(error), next="the next start finds out what was open")
 
     def _join(self, loops: list[Loop], site: Site, end_searches: Callable[[], None]) -> None:
         """Wait for all loops, within the unit's TimeoutStopSec; only uploads in flight have the time to end."""
@@ -329,13 +332,13 @@ class Daemon:
         site.context.service.close()
         if not _all_ended(loops, self.clock, _CUT_PATIENCE):
             hanging = [loop.name for loop in loops if loop.is_alive()]
-            log.warning("not waited for any longer: what is open is looked up by the next start", loops=hanging)
+            log.warning("stopped while a loop was working", loops=hanging, next="the next start looks up what was open")
 
     def _loop(self, name: str, step: Callable[[], float], lack: Callable[[OutOfResources], None]) -> Loop:
         return Loop(name, step, clock=self.clock, pulse=self._pulse, failed=self._failed, out_of_resources=lack)
 
     def _failed(self, error: BaseException) -> None:
-        log.error("assetsync ends after an unexpected error", exc_info=error)
+        log.error("assetsync ends after an unexpected error", exc_info=error, next=_RESTARTED)
         self._failure = self._failure or error
         self.clock.stop.set()
         self._signals.nudge()

@@ -143,7 +143,8 @@ class Loop(threading.Thread):
             raise
         except LedgerError as error:
             if self.ledger_trouble is None:
-                log.warning("waiting for the ledger", loop=self.name, detail=str(error))
+                again = f"tried again every {_LEDGER_PAUSE:.0f} s"
+                log.warning("waiting for the ledger", loop=self.name, detail=str(error), next=again)
             self.ledger_trouble = str(error)
             return _LEDGER_PAUSE
         except (OutOfResources, OSError) as error:

@@ -149,8 +149,11 @@ class ReadBack:
             self._site.auditor.audit(folder)
         except ServiceError as error:
             wait = self._folder_backoff.put_off(folder, error, self._clock.steady() - began)
-            self._put_off[folder] = self._clock.steady() + max(_AGAIN, wait)
-            log.warning("cannot be audited", destfolderid=folder, detail=str(error))
+            wait = max(_AGAIN, wait)
+            self._put_off[folder] = self._clock.steady() + wait
+            log.warning(
+                "folder cannot be audited", destfolderid=folder, detail=str(error), next=f"again in {wait:.0f} s"
+            )
         else:
             self._folder_backoff.answered(folder)
             self._put_off.pop(folder, None)

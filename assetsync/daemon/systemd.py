@@ -141,7 +141,11 @@ class Signals:
                 # What follows the last upload takes a moment, too.
                 until = max(until, now + _AFTER_SENDING)
             time.sleep(_LOOK_AGAIN)
-        said = threading.Thread(target=log.warning, args=("ended while something hangs",), daemon=True)
+        said = threading.Thread(
+            target=log.warning,
+            args=("the stop took too long: the process is ended, and the next start looks up what was open",),
+            daemon=True,
+        )
         said.start()
         said.join(_LOOK_AGAIN)
         os._exit(code)

@@ -100,7 +100,7 @@ class Watching:
             self._silent += 1
             why = "the watcher does not answer" if self._watcher.is_running else "the watcher's thread has ended"
             if self._silent.bit_count() == 1:
-                log.error("restarting the watcher", why=why, times=self._silent)
+                log.error("restarting the watcher", why=why, times=self._silent, next="a scan finds what it missed")
                 self._watcher.stop()
                 self._begin()
                 self._note(made_anew=self._trust.made_anew + 1)

@@ -49,6 +49,7 @@ class Work:
         patience = min(_CANARY_PATIENCE, 2 * self._idle)
         self.watching = Watching(site, self._watch_queue, want_scan=self.want_scan, patience=patience)
         self._next_scan = self._clock.steady()
+        self._next_awaited = 0.0
         self._root_missing = False
 
     def steps(self) -> dict[str, Callable[[], float]]:
@@ -134,8 +135,17 @@ class Work:
         return 0.0
 
     def scan(self) -> float:
-        """Scan the tree if a scan was requested or is due; else wait. Return 0, the pause before the next step."""
+        """Scan the tree if a scan was requested or is due; else wait. Return 0, the pause before the next step.
+
+        Once a minute, what the last scan missed is looked for; if it is back, a scan begins at once. Blocked files that
+        can be read again are retried then, too.
+        """
         heard = self._scan_bell.heard()
+        if self._clock.steady() >= self._next_awaited:
+            self._next_awaited = self._clock.steady() + _POLL
+            self._site.unreadable_files.retry_opened()
+            if (found := self._site.rescan.awaited.found()) is not None:
+                self.want_scan(found)
         if not self._scan_wanted.is_set() and self._clock.steady() < self._next_scan:
             self._scan_bell.wait(heard, min(self._idle, max(0.0, self._next_scan - self._clock.steady())))
             return 0.0
@@ -206,6 +216,7 @@ class Work:
             self._next_scan = self._clock.steady() + _POLL
             return
         except RootMissing as error:
+            self._next_scan = self._clock.steady() + _POLL
             self._root_missing = True
             self._site.root_identity.missing(str(error))
             return

@@ -316,6 +316,11 @@ class Queue:
         sql = f"SELECT 1 FROM files WHERE state = 'blocked' AND reason = ?3 AND {_DUE} LIMIT 1"
         return bool(self._store.rows(sql, now, longest, reason))
 
+    def blocked_paths(self, reason: str, limit: int) -> list[bytes]:
+        """Return up to `limit` paths of the tree whose files are blocked for a reason."""
+        sql = "SELECT path FROM files WHERE state = 'blocked' AND reason = ? AND wanted = 'yes' LIMIT ?"
+        return self._store.column(sql, reason, limit)
+
     def retry_blocked(self, reason: str, now: float, *, only_due: bool = False, longest: float = LONGEST) -> int:
         """Retry all files blocked for one reason, or only those that are due; return their number.
 

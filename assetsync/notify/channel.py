@@ -85,13 +85,13 @@ class Channel(threading.Thread):
                 detail = str(error)
             else:
                 if tries:
-                    log.warning("a notice is delivered after retries", **about, retries=tries)
+                    log.warning("a message was delivered after retries", **about, retries=tries)
                 return True
             if not tries:
-                log.warning("a notice cannot be delivered", **about, detail=detail)
+                log.warning("a message cannot be delivered", **about, detail=detail, next="tried again for a day")
             if time.monotonic() - posted > _LONGEST:
                 # The notice now counts as delivered, so the log must keep its text.
-                log.error("a notice is given up", **about, text=notice.text)
+                log.error("a message was not delivered within a day, and is given up", **about, text=notice.text)
                 return True
             with self._changed:
                 if self._changed.wait_for(lambda: self._closing, pause):

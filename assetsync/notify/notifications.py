@@ -240,7 +240,7 @@ class Notifications:
         if are_delivered:
             self.save()
         else:
-            log.warning("notices are left undelivered: the next start sends them")
+            log.warning("messages are not delivered yet: the next start sends them")
         self._ledger = None
 
 
@@ -253,7 +253,7 @@ def notify_once(site: Site, environ: Mapping[str, str]) -> None:
     ledger, breaker, now = site.context.ledger, site.circuit_breaker, site.context.clock.now
 
     def failed(error: BaseException) -> None:
-        log.error("a channel of notices ends because of an unforeseen error", exc_info=error)
+        log.error("messages are not sent because of an unexpected error", exc_info=error)
 
     notifications = Notifications(site.config, environ, site.context.clock, failed)
     notifications.attach(ledger, lambda reported: current_problems(ledger, breaker.pause, None, reported, now()))

@@ -170,7 +170,7 @@ class Reconciler:
             try:
                 site.auditor.audit(folder)
             except ServiceError as error:
-                log.warning("cannot be audited", destfolderid=folder, detail=str(error))
+                log.warning("folder cannot be audited", destfolderid=folder, detail=str(error), next="by the next run")
                 if not site.health_check.is_answered({folder}):
                     site.trouble(error)
                     return

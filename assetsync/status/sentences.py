@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from assetsync.config.values import Listen
-from assetsync.core.brakes import released_by
+from assetsync.core.brakes import cause_of, released_by
 from assetsync.core.outcome import UPLOAD_ADDRESS_HELP
 from assetsync.core.read_back import NEVER_PROCESSED
 from assetsync.errors import OutOfResources
@@ -27,12 +27,14 @@ _HELP = {
     "empty_file": "fill it (it is then sent by itself), leave it out by an `ignore` pattern, or delete it"
     " (the next scan notices)",
     "sidecar": "correct or delete the sidecar: assetsync then sends the file",
-    "unreadable": "fix its permissions, or restore it from a backup if its disk fails (see `dmesg`): each scan tries it"
-    " again, at once `assetsync retry {path}`",
-    "unknown_folder": "correct destfolderid or create the folder: every run tries again",
+    "unreadable": "fix its permissions, or restore it from a backup if its disk fails (see `dmesg`): it is tried"
+    " again within a minute once it can be opened, at once `assetsync retry {path}`",
+    "unknown_folder": "correct destfolderid and reload, or create the folder: the next waiting file tries it within ten"
+    " minutes, and each start of assetsync tries all; at once `assetsync retry {path}`",
     "keeps_changing": "it is sent by itself once unchanged for an hour: leave it out by an `ignore` pattern, or set a"
     " longer folders[].settle for its mapping; as it is: `assetsync retry --send-again {path}`",
-    "unprocessed": "each scan tries again; if it is another file: `assetsync retry --send-again {path}`",
+    "unprocessed": "a scan looks again within schedule.rescan; if it is another file:"
+    " `assetsync retry --send-again {path}`",
     "resembles": "`assetsync reconcile --adopt`, or `assetsync retry --send-again {path}`",
     "changed": "`assetsync retry --send-again {path}`",
     # The first command takes over an equal asset; the second uploads another asset beside it.
@@ -104,7 +106,8 @@ def _urgency(status: SiteStatus) -> str:
 def _needs(status: SiteStatus) -> Iterator[str]:
     """Yield what needs a person besides blocked files, as parts of a sentence."""
     if status.brakes:
-        yield plural(len(status.brakes), "brake")
+        causes = "; ".join(dict.fromkeys(cause_of(brake.kind) for brake in status.brakes))
+        yield f"uploads stopped ({causes})"
     if status.missing_folders:
         yield not_there(status.missing_folders)
     if status.unreadable is not None:
@@ -219,7 +222,7 @@ def no_room(status: SiteStatus) -> Iterator[str]:
     """Yield a warning and the next step if the disk of the ledger is full."""
     if status.without_room is not None:
         yield f"ledger: {status.without_room}: no upload starts without a record"
-        yield "    free space; nothing is lost, and sending resumes by itself"
+        yield "    free space; nothing is lost, and sending resumes by itself within seconds"
 
 
 def page_address(status: SiteStatus) -> str | None:

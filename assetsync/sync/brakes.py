@@ -59,7 +59,7 @@ class BrakeControl:
     def pull(self, kind: str, subject: str, detail: str, amount: int) -> None:
         """Stop uploads until a person has looked; a brake that is already pulled is left unchanged."""
         if self._ledger.pull_brake(kind, subject, detail, amount, self._clock.now()):
-            fix = f"look; {released_by(kind)}: `assetsync resume`"
+            fix = f"{released_by(kind)}: `assetsync resume`"
             log.error("brake pulled", kind=kind, subject=subject, detail=detail, fix=fix)
 
     def lift(self, brake: Brake, why: str) -> None:
@@ -174,7 +174,7 @@ class Brakes:
             elif self._ledger.reports.fact(_mapping_fact(mapping)) != mapping.destfolderid:
                 self._ledger.set_fact(_mapping_fact(mapping), mapping.destfolderid)
         # Lifted here, because a person's release would agree to the mistake that was just fixed.
-        self._brake_control.lift_others("destfolderid", subjects, "nothing would be sent again by it any more")
+        self._brake_control.lift_others("destfolderid", subjects, "the mapping no longer points to another folder")
         for kind in ("destfolderid", "takeover"):
             # Revoke releases for other destinations: if a mapping points there again, a person must agree again.
             self._brake_control.withdraw_others(kind, self._subjects)
@@ -271,7 +271,9 @@ class Brakes:
             self._brake_control.pull(*reason)
         wanted = {self._subjects[position] for position in (*result.taken_over, *self._taking)}
         if result.report.complete:
-            self._brake_control.lift_others("takeover", wanted, "no mapping takes them over any more")
+            self._brake_control.lift_others(
+                "takeover", wanted, "no mapping takes over files of another folder any longer"
+            )
 
     def check_vanished(self, result: ScanResult) -> bool:
         """After a scan that reached its end: return whether missing files may be recorded as gone; else pull brakes."""
@@ -294,9 +296,9 @@ class Brakes:
                 self._brake_control.withdraw(kind, subject)
         for brake in self._ledger.reports.brakes():
             if missing.get((brake.kind, brake.subject)) == 0:
-                self._brake_control.lift(brake, "what was missing is there again")
+                self._brake_control.lift(brake, "all missing files are back")
             elif brake.kind in ("emptied", "vanished") and (brake.kind, brake.subject) not in missing:
-                self._brake_control.lift(brake, "no mapping names this folder any more")
+                self._brake_control.lift(brake, "no mapping has this folder any longer")
 
     def _vanished(self, result: ScanResult) -> Iterator[_Reason]:
         """Yield a reason for each mapped folder without any file and for too many missing files, unless released."""

@@ -15,6 +15,7 @@ from assetsync.core.names import printable
 from assetsync.errors import OutOfResources, RootElsewhere, RootMissing
 from assetsync.ledger.runs import LastScan
 from assetsync.model import Seen
+from assetsync.sync.awaited import AwaitedPaths
 from assetsync.sync.brakes import Brakes
 from assetsync.sync.context import Context
 from assetsync.sync.intake.intake import Intake, Planned, ScanResult
@@ -37,8 +38,9 @@ _MOST_BLIND = 100
 class Rescan:
     """Scans one site; used by one thread at a time.
 
-    `intake` records scans, `single_looks` looks at single files. `spill_folder` holds for a while what is too large for
-    memory: the system's folder for temporary files may be in memory, or in the tree.
+    `intake` records scans, `single_looks` looks at single files. `awaited` holds what the last scan missed.
+    `spill_folder` holds for a while what is too large for memory: the system's folder for temporary files may be in
+    memory, or in the tree.
     """
 
     context: Context
@@ -49,6 +51,7 @@ class Rescan:
     brakes: Brakes
     runtime_state: RuntimeState
     drift: Drift
+    awaited: AwaitedPaths
     spill_folder: Path
 
     def dry_run(self, planned: Callable[[Planned], None] = lambda _planned: None) -> ScanResult:
@@ -90,10 +93,12 @@ class Rescan:
         self._match_renames(result)
         self.brakes.check_found(result)
         if report.finished:
-            if not self.brakes.check_vanished(result):
+            is_decidable = self.brakes.check_vanished(result)
+            self.awaited.note(result, undecided=not is_decidable)
+            if not is_decidable:
                 # The next scan misses the same files, and finds no new paths for them.
                 renames.note(result.arrived)
-                self.root_identity.found("the root is there again, and another brake is about what is missing in it")
+                self.root_identity.found("the root is there again, and another brake reports what is missing in it")
             else:
                 self._note_vanished(result, self.intake.decide_missing(result))
                 renames.decided(result.matched, result.arrived)
@@ -151,14 +156,16 @@ class Rescan:
         stray, first = self._orphan_sidecars(before)
         if missing and (before is None or before.missing != missing):
             log.warning(
-                "mapped folders are not there", folders=missing, fix="mount their disk, correct `path`, or create them"
+                "mapped folders are not there",
+                folders=missing,
+                fix="mount their disk, correct `path`, or create them: the daemon looks every minute",
             )
         at = self.context.clock.now()
         blind = blind[:_MOST_BLIND]
         new = [each for each in blind if before is None or each not in before.blind]
         if new:
-            fix = "give assetsync's user read permission; `assetsync check`, run as that user, names all"
-            log.warning("cannot be read", first=new[0], new=len(new), count=unread, fix=fix)
+            fix = "give assetsync's user read permission: the daemon tries every minute; `assetsync check` names all"
+            log.warning("paths cannot be read", first=new[0], new=len(new), count=unread, fix=fix)
         last = LastScan(
             at, report.complete, unread + moved, missing, stray, first, "".join(blind[:1]), tuple(blind[1:]), moved
         )

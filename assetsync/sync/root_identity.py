@@ -75,7 +75,7 @@ class RootIdentity:
             # A brake for a missing root is obsolete if the root is another one; else the next scan decides about it.
             also = () if problem.is_another_root else (_MISSING,)
             kept = (problem.subject, *also)
-            self._brake_control.lift_others(_KIND, kept, "another brake is about what is there now")
+            self._brake_control.lift_others(_KIND, kept, "another brake reports what is there now")
             raise RootElsewhere(problem.detail)
         disks = {_disk_of(mapping): self._file_system(mapping) for mapping in self._plan.mappings.all}
         for name, value in {ROOT: self._here(), **disks}.items():
@@ -84,7 +84,7 @@ class RootIdentity:
         # The ledger now records what a person agreed to, so the release is no longer needed. Other content is recorded
         # only when the files are queued.
         self._brake_control.withdraw_others(_KIND, self._agreed)
-        self._brake_control.lift_others(_KIND, (_MISSING,), "the tree is the ledger's again")
+        self._brake_control.lift_others(_KIND, (_MISSING,), "the root holds the known files again")
         self._duplicate_sites.check()
 
     def expect(self) -> None:
@@ -110,7 +110,7 @@ class RootIdentity:
         if is_another and self._ledger.versions.size() > 0 and not self._brake_control.allowed(_KIND, here, 1):
             detail = (
                 f"the ledger was filled from the root {printable(known or '')}, and `root` is {printable(here)} now:"
-                " nothing there is looked at before you agree that the same tree has moved; else correct `root`"
+                " uploads stay stopped until you confirm that the same tree has moved; if it has not, correct `root`"
             )
             return _Problem(here, detail, is_another_root=True)
         all_of_them = enumerate(self._plan.mappings.all)
@@ -122,8 +122,9 @@ class RootIdentity:
             return None
         shown = ", ".join(printable(mapping.path) or "the root" for mapping, _disk in found)
         detail = (
-            f"another disk than before lies at {shown}, and none of the files that were uploaded from there is on it:"
-            " nothing is looked at before you agree that it takes the other's place; else mount the right one"
+            f"another disk than before is mounted at {shown}, and it holds none of the files that were uploaded from"
+            " there: uploads stay stopped until you confirm that it replaces the other; if it does not, mount the right"
+            " one"
         )
         return _Problem(subject, detail)
 
@@ -167,8 +168,8 @@ class RootIdentity:
                 continue
             detail = (
                 f"the files at {shown} have the names, sizes and times of those uploaded from there, and other content"
-                f" ({different}): nothing is sent before you agree that they take the others' place; else mount"
-                " the right disk"
+                f" ({different}): uploads stay stopped until you confirm that they replace the others; if they do not,"
+                " mount the right disk"
             )
             return _Problem(subject, detail)
         return None

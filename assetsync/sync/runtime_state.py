@@ -1,19 +1,21 @@
 """Record the state of a running process for readers of its ledger: what stops or delays sending, unsettled files.
 
 Commits are kept few: while files are settling, their number is written every few seconds, and its start and end at the
-next `note`. Uploads in doubt that stop sending are logged when that begins and when it has ended. What a reader makes
-of it is left to `status`.
+next `note`. The end of a pause, and the begin and the end of a stop by uploads in doubt, are logged here. What a reader
+makes of it is left to `status`.
 """
 
 import threading
 
 import structlog
 
+from assetsync.errors import OutOfResources
 from assetsync.ledger.runs import HeldUp, Pause, Unsettled
 from assetsync.log import redact
 from assetsync.sync.context import Context
 from assetsync.sync.intake.settling import Settling
 from assetsync.sync.upload.circuit_breaker import CircuitBreaker
+from assetsync.sync.upload.circuit_breaker import Pause as CircuitPause
 from assetsync.sync.upload.folder_listing import FolderListing
 from assetsync.sync.upload.limits import DoubtLimit
 from assetsync.text import moment
@@ -24,7 +26,7 @@ _EVERY = 5.0
 _QUIET = 30.0
 """Seconds without it after which a stop of sending is over: each decided doubt lets a file pass."""
 _HELD_UP = {True: "uploads in doubt stop sending", False: "folders wait for their uploads in doubt"}
-_NO_MORE = {True: "uploads in doubt stop sending no more", False: "no folder waits for its uploads in doubt"}
+_NO_MORE = {True: "uploads in doubt no longer stop sending", False: "no folder waits for its uploads in doubt"}
 
 
 class RuntimeState:
@@ -80,33 +82,37 @@ class RuntimeState:
 
     def note(self) -> None:
         """Record what has changed. Raise LedgerError; the next call then tries again."""
-        self._note_pause()
+        if self._circuit_breaker.awaits_trial and not self._ledger.queue.folders():
+            self._circuit_breaker.nothing_to_send()
+        self._note_pause(self._circuit_breaker.ongoing)
         self._folder_listing.report_slow()
         self._note_held_up()
         self._note_unsettled(at_once=False)
 
     def end(self) -> None:
         """Record the final state of the process, with the end of a current pause. Raise as `note` does."""
-        self._note_pause()
-        if self._paused is not None:
-            self._runs.note_pause(self._pause(ended=self._clock.now()))
+        # No trial POST follows: an answered health check is the end.
+        pause = self._circuit_breaker.pause
+        self._note_pause(pause)
+        if pause is not None:
+            self._runs.note_pause(self._recorded(pause, ended=self._clock.now()))
         self._note_unsettled(at_once=True)
 
-    def _note_pause(self) -> None:
-        pause = self._circuit_breaker.ongoing
-        found = None if pause is None else (pause.since, pause.reason)
+    def _note_pause(self, pause: CircuitPause | None) -> None:
+        before, found = self._paused, None if pause is None else (pause.since, pause.reason)
         if self._inherits and found is None and self._runs.pause() is None:
             self._inherits = False
-        if found == self._paused and not self._inherits:
+        if found == before and not self._inherits:
             return
-        self._runs.note_pause(self._pause())
+        self._runs.note_pause(None if pause is None else self._recorded(pause))
         self._paused = found
         self._inherits = False
+        if before is not None and (found is None or found[0] != before[0]):
+            since, reason = before
+            end = "sending resumed" if reason == OutOfResources.REASON else "the service answers again"
+            log.warning(end, after=round(self._clock.steady() - since, 1))
 
-    def _pause(self, ended: float | None = None) -> Pause | None:
-        pause = self._circuit_breaker.ongoing
-        if pause is None:
-            return None
+    def _recorded(self, pause: CircuitPause, ended: float | None = None) -> Pause:
         since = self._clock.now() - (self._clock.steady() - pause.since)
         return Pause(self._start, since, pause.reason, redact(pause.detail), ended)
 

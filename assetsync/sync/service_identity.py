@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 
 _KIND = "service"
 _SAMPLES = 10
-_ASK_AGAIN = 600.0
+_ASK_AGAIN = 60.0
 
 
 class ServiceIdentity:
@@ -79,7 +79,9 @@ class ServiceIdentity:
             for name in (SUSPECT, INDEX_STOPPED):
                 self._ledger.set_fact(name, None)
             ask_for_audit(self._ledger, self._clock.now())
-            log.warning("another address of the service", before=before, now=self._address)
+            log.warning(
+                "the service has another address", before=before, now=self._address, next="each folder is audited once"
+            )
             self._accept_address()
         finally:
             self._lock.release()
@@ -124,12 +126,12 @@ class ServiceIdentity:
         samples = self._ledger.control_samples.of_all(_SAMPLES)
         if self._shows_one_of(samples) if samples else not self._ledger.control_samples.has_begun():
             return
-        shows = "and nothing that was sent before was read back yet, by which it could be known"
+        shows = "and no earlier upload was read back yet by which to recognise it"
         if samples:
             shows = f"which shows none of {len(samples)} assets that it should have"
         detail = (
-            f"the service was at {before} and is at {self._address} now, {shows}: is this another installation? Nothing"
-            " is sent there and nothing concluded before you agree that it holds what was sent"
+            f"the service was at {before} and is at {self._address} now, {shows}: is this another installation? Uploads"
+            " stay stopped until you confirm that this service holds the earlier uploads"
         )
         self._brake_control.pull(_KIND, self._address, detail, 1)
         self._refused = self._clock.steady(), detail
@@ -153,7 +155,7 @@ class ServiceIdentity:
         except ServiceError as error:
             if unnamed is not None:
                 raise
-            log.warning("the index of the service cannot be asked", detail=str(error))
+            log.warning("the index of the service cannot be searched", detail=str(error), next="again in a minute")
             return False
 
     def _accept_address(self) -> None:
@@ -161,5 +163,5 @@ class ServiceIdentity:
             self._ledger.set_fact(SERVICE, self._address)
         # Revoke releases for other addresses: the operator has come back from them.
         self._brake_control.withdraw_others(_KIND, [self._address])
-        self._brake_control.lift_others(_KIND, (), "the service is the ledger's")
+        self._brake_control.lift_others(_KIND, (), "the service holds the earlier uploads")
         self.is_known = True

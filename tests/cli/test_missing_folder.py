@@ -64,6 +64,7 @@ def test_vanished_mapped_folder_pulls_brake(site):
     site.run("reconcile")
     site.photos.rename(site.folder / "elsewhere")
     site.run("reconcile", "--wait", "0s")
+    stopped = "uploads stopped (a mapped folder is empty or missing)"
     first = site.run("status").out.splitlines()[0]
-    assert first == "hq: Action needed: 1 brake, 1 mapped folder is not there. 1 of 1 verified."
+    assert first == f"hq: Action needed: {stopped}, 1 mapped folder is not there. 1 of 1 verified."
     assert site.files() == {"photos/a.jpg": "verified"}

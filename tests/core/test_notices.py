@@ -6,6 +6,7 @@ from assetsync.core.notices import APART, AT_ONCE, DELAYS, KEPT, Kind, NoticeTra
 
 NOW = 1_790_000_000.0
 QUIET = DELAYS.quiet
+AGAIN = "tried again at least every minute, and sending then resumes"
 
 
 def blocked(*names: str, count: int | None = None) -> Problem:
@@ -69,24 +70,39 @@ def test_kinds_do_not_delay_each_other(day):
     assert "the root is gone (assetsync status shows what ends it)" in notice.text
 
 
-def test_end_is_reported_after_a_minute(day):
+def test_end_is_reported_at_once(day):
+    """A scan or a person has ended it; the quarter of an hour delays begins only."""
     day.now(0, blocked("a"))
-    assert day.at(APART, blocked()) == []
-    (notice,) = day.at(APART + QUIET, blocked())
-    assert (notice.is_over, notice.text) == (True, "hq: no file is blocked any more")
+    (notice,) = day.at(10, blocked())
+    assert (notice.is_over, notice.text) == (True, "hq: no file is blocked any longer")
     assert day.at(3 * APART, blocked()) == []
 
 
-def test_early_end_is_reported_later(day):
+@pytest.mark.parametrize("kind", [Kind.OUTAGE, Kind.DOUBTS, Kind.LEDGER, Kind.ENDED])
+def test_recurring_kind_ends_after_a_minute(day, kind):
+    day.now(0, Problem(kind, {"a": "it fails"}, 1))
+    assert [day.at(second, Problem(kind)) for second in (10, 10 + QUIET - 1)] == [[], []]
+    assert [notice.is_over for notice in day.at(10 + QUIET, Problem(kind))] == [True]
+
+
+def test_end_does_not_delay_the_next_begin(day):
+    """Only begins are a quarter of an hour apart."""
     day.now(0, blocked("a"))
-    assert [day.at(second, blocked()) for second in (10, 80, APART - 1)] == [[], [], []]
-    assert [notice.is_over for notice in day.at(APART, blocked())] == [True]
+    assert [notice.is_over for notice in day.at(APART - 1, blocked())] == [True]
+    assert [notice.is_over for notice in day.now(APART, blocked("b"))] == [False]
+
+
+def test_new_begin_soon_after_an_end_waits(day):
+    day.now(0, blocked("a"))
+    day.at(10, blocked())
+    assert [day.at(second, blocked("b")) for second in (20, 30, APART - 1)] == [[], [], []]
+    assert [notice.names for notice in day.at(APART, blocked("b"))] == [("b (sidecar)",)]
 
 
 def test_outage_is_reported_once_it_lasts(day):
     since = 100_000.0
     assert day.texts(899, outage(since)) == []
-    begun = "hq: nothing is sent for 15 min: dam:443 refused (assetsync check)"
+    begun = f"hq: nothing is sent for 15 min: dam:443 refused; {AGAIN} (assetsync check)"
     assert day.texts(900, outage(since)) == [begun]
     assert day.texts(7200, Problem(Kind.OUTAGE)) == []
     assert day.texts(7260, Problem(Kind.OUTAGE)) == ["hq: the service answers again, after 2 h 1 min"]
@@ -95,9 +111,9 @@ def test_outage_is_reported_once_it_lasts(day):
 def test_stop_by_doubts_is_reported_after_a_minute(day):
     doubts = Problem(Kind.DOUBTS, {"doubts": "16 uploads in doubt"}, 1)
     assert [day.texts(second, doubts) for second in (0, 59)] == [[], []]
-    assert day.texts(60, doubts) == ["hq: nothing is sent: 16 uploads in doubt (assetsync doubt list)"]
+    assert day.texts(60, doubts) == ["hq: uploads in doubt stop sending: 16 uploads in doubt (assetsync doubt list)"]
     assert day.texts(1000, Problem(Kind.DOUBTS)) == []
-    assert day.texts(1060, Problem(Kind.DOUBTS)) == ["hq: uploads in doubt stop sending no more, after 18 min"]
+    assert day.texts(1060, Problem(Kind.DOUBTS)) == ["hq: uploads in doubt no longer stop sending, after 18 min"]
 
 
 def test_short_outage_is_not_reported(day):
@@ -116,7 +132,7 @@ def test_young_outage_of_a_folder_waits(day):
 
 def test_outage_of_aborted_run_has_no_length(day):
     (notice,) = day.now(0, outage(99_980))
-    assert notice.text == "hq: nothing is sent: dam:443 refused (assetsync check)"
+    assert notice.text == f"hq: nothing is sent: dam:443 refused; {AGAIN} (assetsync check)"
 
 
 def test_reported_outage_outlasts_a_restart(day):
@@ -128,10 +144,10 @@ def test_reported_outage_outlasts_a_restart(day):
 
 
 def test_flickering_problem_is_one_problem(day):
-    day.now(0, blocked("a"))
+    day.now(0, outage(99_000))
     for minute in range(20, 60):
-        assert day.at(minute * 60, blocked()) == []
-        assert day.at(minute * 60 + 50, blocked("a")) == []
+        assert day.at(minute * 60, Problem(Kind.OUTAGE)) == []
+        assert day.at(minute * 60 + 50, outage(99_000)) == []
 
 
 def test_repaired_file_blocked_anew_is_news(day):
@@ -189,7 +205,7 @@ def test_first_notice_counts_all_items(day):
     (notice,) = day.now(0, paths)
     assert (notice.count, notice.new) == (300, 300)
     assert notice.text.startswith("hq: 300 paths of the tree cannot be read: d0 (Permission denied);")
-    assert notice.text.endswith("; and 295 more (assetsync check)")
+    assert notice.text.endswith("; and 295 more; tried again every minute (assetsync check)")
 
 
 def test_count_decides_beyond_tracking(day):

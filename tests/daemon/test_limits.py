@@ -123,7 +123,7 @@ def test_few_descriptors_block_no_file(make, sandbox):
     running.until_verified(100, 100)
     paused = running.events("sending paused")
     assert {event["reason"] for event in paused} == {"out_of_resources"}
-    assert running.events("sending resumed")
+    running.until(lambda: running.events("sending resumed"))
     assert not running.events("blocked", "waiting for the ledger")
     assert len(sandbox.assets()) == 100
     assert running.stop() == 0

@@ -307,6 +307,7 @@ def test_outage_logs_one_line_at_each_end(make, sandbox):
     time.sleep(5)
     sandbox.set_faults()
     running.until_verified(40, 60)
+    running.until(lambda: running.events("the service answers again"))
     began = running.events("sending paused", "paused")
     ended = running.events("the service answers again")
     assert len(began) == 1
@@ -337,6 +338,7 @@ def test_refused_key_stops_sending_meanwhile(make, sandbox):
     running.until(lambda: running.events("sending paused", "paused"))
     sandbox.set_faults()
     running.until_verified(20, 90)
+    running.until(lambda: running.events("the service answers again"))
     assert len(running.events("sending paused", "paused")) == 1
     assert len(running.events("the service answers again")) == 1
     assert len(sandbox.assets()) == 20

@@ -84,7 +84,7 @@ def test_failed_delivery_is_logged_once(start, events):
     assert receiver.delivered.wait(20)
     end(channel)
     assert (receiver.tries, receiver.got, channel.is_idle) == (7, ["hq"], True)
-    assert len(events("a notice cannot be delivered")) == len(events("a notice is delivered after retries")) == 1
+    assert len(events("a message cannot be delivered")) == len(events("a message was delivered after retries")) == 1
 
 
 def test_undelivered_notice_expires(start, events, monkeypatch):
@@ -93,7 +93,7 @@ def test_undelivered_notice_expires(start, events, monkeypatch):
     channel.post(trial_notice("hq", 0))
     end(channel)
     assert channel.is_idle
-    (said,) = events("a notice is given up")
+    (said,) = events("a message was not delivered within a day, and is given up")
     assert "hq: this is a test" in said
 
 

@@ -175,12 +175,16 @@ def test_unreadable_path_is_reported_once(world, look):
         return [notice.text for notice in said]
 
     b, c, d = (f"{name} (Permission denied)" for name in "bcd")
-    assert scanned("b", "c", "d") == [f"hq: 3 paths of the tree cannot be read: {b}; {c}; {d} (assetsync check)"]
+    assert scanned("b", "c", "d") == [
+        f"hq: 3 paths of the tree cannot be read: {b}; {c}; {d}; tried again every minute (assetsync check)"
+    ]
     assert scanned("b", "c", "d") == []
     assert scanned("c", "d") == []
     new = "z (Permission denied)"
-    assert scanned("c", "d", "z") == [f"hq: 3 paths of the tree cannot be read, 1 of them new: {new} (assetsync check)"]
-    assert scanned() == ["hq: all of the tree can be read again"]
+    assert scanned("c", "d", "z") == [
+        f"hq: 3 paths of the tree cannot be read, 1 of them new: {new}; tried again every minute (assetsync check)"
+    ]
+    assert scanned() == ["hq: the whole tree can be read again"]
 
 
 def test_changed_reason_is_not_reported_again(world, look):

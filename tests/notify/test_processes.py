@@ -77,7 +77,7 @@ def test_daemon_groups_blocked_files(site, sink, program):
         assert time.monotonic() < end, "the program was not killed"
         time.sleep(0.05)
     log = site.log.read_text("utf-8")
-    assert "notices are left undelivered" in log
+    assert "messages are not delivered yet" in log
     assert "s3cret-t0ken" not in log
     assert KEY.encode() not in b"".join(sink.bodies) + log.encode()
 

@@ -122,7 +122,8 @@ def test_page_answers_every_usual_question(shown):
     page = shown.page()
     said = re.sub(r"\s+", " ", text_of(page))
     for expected in (
-        "Action needed: 1 brake, indexing stopped. 0 of 5 verified, 1 needs you, 3 pending, 1 in doubt.",
+        "Action needed: uploads stopped (a mapped folder is empty or missing), indexing stopped.",
+        "0 of 5 verified, 1 needs you, 3 pending, 1 in doubt.",
         "1 Waiting", "1 In doubt", "1 Blocked", "2 Stored", "0 Verified",
         "1 different blocked.jpg not what was sent assetsync retry blocked.jpg",
         "photos held 5 files and is empty now", "assetsync resume 1",
@@ -186,7 +187,7 @@ def test_blocked_files_are_grouped_by_reason(shown):
     step = "For each: assetsync retry --send-again PATH To list them:"
     assert changed == f"2 changed 0.jpg size 0 1.jpg size 1 {step} {command} Copy {command}"
     assert unreadable.startswith("1 unreadable one.jpg Permission denied fix its permissions, or restore it from a")
-    assert ": each scan tries it again, at once assetsync retry one.jpg" in unreadable
+    assert ": it is tried again within a minute once it can be opened, at once assetsync retry one.jpg" in unreadable
 
 
 def folded(page: str) -> set[str]:

@@ -91,7 +91,8 @@ def braked(world):
         (
             [blocked, queued, braked],
             Level.NEEDS_YOU,
-            "Action needed: 1 brake. 0 of 2 verified, 1 needs you, 1 pending.",
+            "Action needed: uploads stopped (a mapped folder is empty or missing)."
+            " 0 of 2 verified, 1 needs you, 1 pending.",
         ),
         (
             [queued, paused],
@@ -254,7 +255,7 @@ def test_full_disk_allows_no_idle_verdict(shown):
     assert headline(status) == "Action needed: ledger disk full. 1 of 1 verified."
     assert [line.split(":")[0].strip() for line in no_room(status)] == [
         "ledger",
-        "free space; nothing is lost, and sending resumes by itself",
+        "free space; nothing is lost, and sending resumes by itself within seconds",
     ]
 
 
@@ -318,8 +319,8 @@ def test_regular_work_shows_end_and_duration(shown):
         (
             "unreadable",
             (
-                "fix its permissions, or restore it from a backup if its disk fails (see `dmesg`): each scan tries it"
-                " again, at once assetsync retry 'a b'\\''c'"
+                "fix its permissions, or restore it from a backup if its disk fails (see `dmesg`): it is tried"
+                " again within a minute once it can be opened, at once assetsync retry 'a b'\\''c'"
             ),
             False,
         ),
@@ -611,5 +612,5 @@ def test_nothing_adopted_is_no_line(shown):
 def test_self_lifting_brake_needs_no_release(shown, kind, lifts_itself):
     shown.world.ledger.pull_brake(kind, "what", "it looks wrong", 5, shown.world.clock.now())
     (how,) = [line for line in leftovers(shown.status()) if "assetsync resume" in line]
-    assert ("clears by itself once the cause is fixed; to proceed as it is" in how) is lifts_itself
+    assert ("clears by itself once " in how and "; to proceed as it is: assetsync resume" in how) is lifts_itself
     assert ("or once the cause is fixed" in how) is not lifts_itself

@@ -48,7 +48,7 @@ def test_blank_service_delays_the_resend(world):
         world.live(HOUR)
         row = world.row("lost")
         assert (row.state, world.posted().count("lost")) == (State.IN_DOUBT, 1)
-        assert row.detail.startswith("cannot be looked for in the service: the service shows nothing of ours")
+        assert row.detail.startswith("it cannot be looked up in the service: the service shows nothing of ours")
     world.live(600)
     assert (world.row("lost").state, world.posted().count("lost")) == (State.VERIFIED, 1)
 

@@ -146,8 +146,44 @@ def test_pause_is_recorded_once_with_its_end(world):
         world.ledger.start_no, "unreachable", "nothing answers", None,
     )  # fmt: skip
     circuit_breaker.health_check_answered()
+    circuit_breaker.post_answered()
     runtime_state.note()
     assert world.ledger.runs.pause() is None
+
+
+def test_failing_trials_are_no_end_of_a_pause(world, clock):
+    """Searches are answered, and no upload is: the log has one line when that begins, and one when it ends."""
+    world.write("a")
+    world.scan()
+    runtime_state, circuit_breaker = world.site.runtime_state, world.site.circuit_breaker
+    with capture_logs() as logs:
+        circuit_breaker.trouble("http_status", "503")
+        runtime_state.note()
+        for _ in range(5):
+            clock.advance(60)
+            assert world.site.check_health()
+            runtime_state.note()
+            # Uploads in doubt keep the next POST back.
+            clock.advance(200)
+            runtime_state.note()
+            assert circuit_breaker.enter()
+            assert not circuit_breaker.trouble("http_status", "503")
+            circuit_breaker.leave()
+        assert logs == []
+        assert world.site.check_health()
+        circuit_breaker.post_answered()
+        runtime_state.note()
+    assert [(log["event"], log["after"]) for log in logs] == [("the service answers again", 1300)]
+
+
+def test_answered_check_at_exit_ends_the_pause(world):
+    world.site.circuit_breaker.trouble("unreachable", "down", by_lookup=True)
+    world.site.runtime_state.note()
+    assert world.site.check_health()
+    with capture_logs() as logs:
+        world.site.runtime_state.end()
+    assert world.ledger.runs.pause() is None
+    assert [log["event"] for log in logs] == ["the service answers again"]
 
 
 def test_pause_at_exit_is_forgotten_at_start(world, clock):
@@ -204,7 +240,7 @@ def test_stop_by_doubts_is_logged_at_both_ends(doubtful, clock):
         clock.advance(60)
         assert held_up(doubtful) is None
     events = [line["event"] for line in logged if "uploads in doubt" in line["event"]]
-    assert events == ["uploads in doubt stop sending", "uploads in doubt stop sending no more"]
+    assert events == ["uploads in doubt stop sending", "uploads in doubt no longer stop sending"]
 
 
 def test_decided_doubt_ends_no_stop(doubtful):

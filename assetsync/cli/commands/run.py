@@ -30,6 +30,8 @@ from assetsync.parts import expect_root, make_service
 
 log = structlog.get_logger(__name__)
 
+_CORRECT = "correct the configuration, then reload again"
+
 _M_ARENA_MAX = -8
 """The parameter of mallopt(3) that limits the heaps among which the C library spreads threads."""
 
@@ -92,7 +94,7 @@ def _read_again(path: Path, before: SiteConfig) -> Configured:
         return _following(path, before)
     except ConfigError as error:
         for mistake in error.mistakes:
-            log.warning("configuration rejected; the old one stays active", mistake=mistake)
+            log.warning("configuration rejected; the old one stays active", mistake=mistake, fix=_CORRECT)
         raise
 
 

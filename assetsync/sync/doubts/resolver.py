@@ -37,6 +37,7 @@ _SLOW_PART = 16
 """A round is slow above this fraction of the grace (1/16); at 1/8, look-ups would leave nothing but gaps."""
 _MOST_DOUBLINGS = 10
 """Number of look-ups after which the pause between them no longer grows."""
+_LOOKED_UP_AGAIN = "they stay in doubt, and are looked up again after a pause that grows while this fails"
 
 
 class Resolver:
@@ -107,7 +108,13 @@ class Resolver:
             if self._answers == before and not self._folder_backoff.others_are_answered():
                 raise failure.error
             detail = str(failure.error)
-            log.warning("cannot be looked for", destfolderid=destfolderid, doubts=len(unanswered), detail=detail)
+            log.warning(
+                "uploads in doubt cannot be looked up",
+                destfolderid=destfolderid,
+                doubts=len(unanswered),
+                detail=detail,
+                next=_LOOKED_UP_AGAIN,
+            )
         return done
 
     def _begin(self) -> None:
@@ -120,7 +127,7 @@ class Resolver:
     def _look_soon(self, destfolderid: str, doubts: Sequence[OpenDoubt], error: ServiceError) -> None:
         """Schedule an early look-up for doubts without an answer in a folder where other look-ups were answered."""
         look_at = self._clock.now() + self._folder_backoff.partly(destfolderid)
-        detail = f"cannot be looked for in the service: {error}"
+        detail = f"it cannot be looked up in the service: {error}"
         self._ledger.doubts.unanswered([doubt.attempt.id for doubt in doubts], (), look_at, detail)
         log.debug("partly looked for", destfolderid=destfolderid, unanswered=len(doubts), detail=str(error))
 
@@ -136,7 +143,7 @@ class Resolver:
         with_it = self._folder_backoff.keeps_failing(destfolderid)
         undecided = self._ledger.doubts.open_ones() if with_it else []
         failing = [attempt for attempt, folder in undecided if self._folder_backoff.keeps_failing(folder)]
-        self._ledger.doubts.unanswered(own, failing, look_at, f"cannot be looked for in the service: {error}")
+        self._ledger.doubts.unanswered(own, failing, look_at, f"it cannot be looked up in the service: {error}")
 
     def _forget_decided(self) -> None:
         undecided = self._ledger.doubts.open_ones()
@@ -267,7 +274,12 @@ class Resolver:
                     self._unanswered[attempt] = None
                 for one in group:
                     one.wider = None
-                log.warning("cannot be looked for in all folders", doubts=len(group), detail=str(error))
+                log.warning(
+                    "uploads in doubt cannot be looked up in all folders",
+                    doubts=len(group),
+                    detail=str(error),
+                    next=_LOOKED_UP_AGAIN,
+                )
                 return
             for attempt in attempts:
                 self._unanswered.pop(attempt, None)
@@ -353,7 +365,7 @@ class Resolver:
                     self._progress.adopted()
                 bound.info("found in the service", assetid=verdict.assetid)
             case Judgement.DAMAGED:
-                bound.warning("damaged asset found, sending again", assetid=verdict.assetid)
+                bound.warning("a damaged asset was found: the file is sent again", assetid=verdict.assetid)
             case Judgement.ABSENT:
                 bound.info("did not arrive, sending again")
             case Judgement.UNDECIDABLE:

@@ -16,6 +16,7 @@ import structlog
 from assetsync.core.mapping import Plan
 from assetsync.core.names import printable, sent_name
 from assetsync.core.settled import EMPTY, Change, compare, is_settled
+from assetsync.core.spaced_sample import SpacedSample
 from assetsync.core.states import Event
 from assetsync.errors import FileUnreadable, RootMissing
 from assetsync.ledger.versions import Known, NewVersion
@@ -39,6 +40,9 @@ _MAYBE_UNSENT = (State.QUEUED, State.BLOCKED)
 
 _NAMED = 5
 """The most files that a log line names."""
+
+_SAMPLED = 100
+"""The least number of missing files in the sample, if so many are missing."""
 
 
 class Planned(NamedTuple):
@@ -70,10 +74,10 @@ class ScanResult:
 
     `missing_by` counts the missing files by mapping, `unsent` those that never had an asset, which count for no brake
     and no report. `missing` lists them all and the files that are no longer mapped, each kind up to `most_missing`,
-    which is no less than the brake allows. `taken_over` counts, by mapping, files that were
-    unmapped for a while and had been sent to another folder of the service before. `arrived` holds the new paths, and
-    `matched` shows which of them are new names of missing files. `vanished` counts the files that are gone, once that
-    is decided.
+    which is no less than the brake allows; `missing_sample` has paths of all missing files that had an asset.
+    `taken_over` counts, by mapping, files that were unmapped for a while and had been sent to another folder of the
+    service before. `arrived` holds the new paths, and `matched` shows which of them are new names of missing files.
+    `vanished` counts the files that are gone, once that is decided.
     """
 
     report: ScanReport
@@ -85,6 +89,7 @@ class ScanResult:
     unsettled: int = 0
     missing: list[Missing] = field(default_factory=list)
     missing_by: Counter[int] = field(default_factory=Counter)
+    missing_sample: SpacedSample[bytes] = field(default_factory=partial(SpacedSample[bytes], _SAMPLED))
     unsent: int = 0
     unmapped: int = 0
     moved: int = 0
@@ -238,7 +243,10 @@ class Intake:
                 if self._tree.lstat(missing.path) is None:
                     gone.append((missing.id, missing.path))
             except (FileUnreadable, RootMissing) as error:
-                log.warning("cannot be compared", path=printable(missing.path), why=str(error))
+                after = "it counts as deleted only once a scan can examine it"
+                log.warning(
+                    "a missing file cannot be examined", path=printable(missing.path), why=str(error), next=after
+                )
         now = self._clock.now()
         for start in range(0, len(gone), _BATCH):
             self._ledger.versions.unwanted(gone[start : start + _BATCH], Event.VANISHED, now)
@@ -248,7 +256,7 @@ class Intake:
             # Changed rules, or the defaults of a new release: no file may be left out in silence.
             first = [printable(path) for _id, path in unmapped[:_NAMED]]
             fix = "their assets stay; `assetsync explain PATH` shows the rule; `!pattern` under `ignore` takes it back"
-            log.warning("left out now, but sent before", count=result.unmapped, first=first, fix=fix)
+            log.warning("files are left out now that were sent before", count=result.unmapped, first=first, fix=fix)
         vanished = {one.path for one in result.not_renamed()}
         return [path for _id, path in gone if path in vanished]
 
@@ -283,7 +291,9 @@ class Intake:
         try:
             stat = self._tree.lstat(path)
         except (FileUnreadable, RootMissing) as error:
-            log.warning("cannot be looked at", path=printable(path), why=str(error))
+            log.warning(
+                "a path cannot be examined", path=printable(path), why=str(error), next="the next scan tries again"
+            )
             self._report.mark_unreadable(path, str(error))
             why = error.__cause__.strerror if isinstance(error.__cause__, OSError) else str(error)
             is_blind = isinstance(error, FileUnreadable)
@@ -370,6 +380,7 @@ class Intake:
             return
         elif had_asset := self._may_have_asset(row):
             result.missing_by[mapping] += 1
+            result.missing_sample.add(row.path)
             # More than the brake allows: which files they are does not matter.
             count = result.missing_count
         else:

@@ -312,7 +312,9 @@ def look_at_sidecar(context: Context, cache: SidecarCache, path: bytes) -> int:
     try:
         stat = context.tree.lstat(path)
     except (FileUnreadable, RootMissing) as error:
-        log.warning("cannot be looked at", path=printable(path), why=str(error))
+        log.warning(
+            "a sidecar cannot be examined", path=printable(path), why=str(error), next="the next scan tries again"
+        )
         # What was read may be out of date: callers must read again.
         cache.forget()
         return 0

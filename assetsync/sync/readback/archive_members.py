@@ -110,7 +110,10 @@ class Members:
             self._tick()
             for name, size in self._members(path):
                 if count >= _MOST:
-                    log.warning("not all members of archives are known", destfolderid=folder, known=count)
+                    after = "the audit may report others as unknown assets"
+                    log.warning(
+                        "too many members of archives to compare", destfolderid=folder, compared=count, next=after
+                    )
                     return
                 count += 1
                 self._names.setdefault(size, []).append(name)

@@ -146,7 +146,11 @@ class Verifier:
         self._has_asked = not is_ours
         if asks:
             ask_for_audit(self._ledger, self._clock.now())
-            log.warning("none of the known assets is shown: an audit is due", searched=len(samples))
+            log.warning(
+                "none of the known assets is shown: an audit is due",
+                searched=len(samples),
+                next="each folder is audited now; if many assets are missing, a brake stops uploads",
+            )
         return asks
 
     def _in_database(
@@ -183,7 +187,9 @@ class Verifier:
                     continue
                 wait = self._folder_backoff.put_off(folder, error, self._clock.steady() - began)
                 self._put_off[folder] = self._clock.steady() + wait, str(error)
-                log.warning("cannot be read back", destfolderid=folder, detail=str(error))
+                log.warning(
+                    "assets cannot be read back", destfolderid=folder, detail=str(error), next=f"again in {wait:.0f} s"
+                )
         return found, added
 
     def _in_folder(
@@ -305,7 +311,8 @@ class Verifier:
             self._ledger.folder_listings.named(folder, kept=kept)
             self._names[folder] = kept
             if not kept:
-                log.warning("the service renames uploads", destfolderid=folder, name=asset.filename)
+                after = "files of the folder are recognised by size and MD5"
+                log.warning("the service renames uploads", destfolderid=folder, name=asset.filename, next=after)
 
     def _kind_of(self, row: FileRow, asset: Asset) -> dict[str, Any]:
         """Return the columns for the kind of an asset, with drift to read if the kind uses other metadata fields."""
@@ -345,8 +352,13 @@ class Verifier:
             shown = named(self._service, names_of(self._ledger, row))
             asset = next((asset for asset in shown if asset.id == row.assetid), None)
         except ServiceError as error:
-            log.warning("cannot be looked for in all folders", path=printable(row.path), detail=str(error))
-            later = {"due_at": now + self._longest, "detail": f"cannot be looked for in all folders: {error}"}
+            log.warning(
+                "an asset cannot be looked up in all folders",
+                path=printable(row.path),
+                detail=str(error),
+                next=f"again in {self._longest:.0f} s",
+            )
+            later = {"due_at": now + self._longest, "detail": f"it cannot be looked up in all folders: {error}"}
             self._ledger.assets.apply_all([(row, None, later)], now)
             return True
         if asset is None:

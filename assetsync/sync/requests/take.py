@@ -15,6 +15,8 @@ from assetsync.sync.requests.upload import BeginUpload, EndUpload
 
 log = structlog.get_logger(__name__)
 
+_LOOKED_UP = "each is looked up before it is sent again"
+
 _KINDS: dict[str, type[OperatorRequest]] = {
     kind.verb: kind for kind in (Retry, LookUp, Resume, Resolve, SettleDrift, Audit, BeginUpload, EndUpload)
 }
@@ -36,7 +38,7 @@ def take_requests(context: Context) -> int:
     lost = context.ledger.attempt_results.recover(context.clock.now(), by_hand=True)
     if lost:
         context.meter.doubted(lost)
-        log.warning("in doubt after an upload by hand that ended without an outcome", files=lost)
+        log.warning("in doubt after an upload by hand that ended without an outcome", files=lost, next=_LOOKED_UP)
     return sum(request.verb not in (BeginUpload.verb, EndUpload.verb) for request in requests)
 
 

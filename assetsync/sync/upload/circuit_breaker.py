@@ -19,6 +19,14 @@ _LONGEST_CHECK_PAUSE = 15.0
 """After a failed health check: with its patience, it takes half a minute at most to see that the service answers again.
 """
 
+RESUMES = "tried again at least every minute, and sending resumes by itself"
+"""What follows a pause, for the log."""
+
+_REST = 30.0
+"""Seconds after an answered health check at whose end the trouble is over, if it needs no trial."""
+_TRIAL_REST = 900.0
+"""The same if files wait and the trouble began with a POST: only a POST shows its end, and it may wait for doubts."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pause:
@@ -51,6 +59,7 @@ class CircuitBreaker:
         # While open the current pause, while half open the one that ended. Set before the state: readers have no lock.
         self._last: Pause | None = None
         self._answered = 0.0
+        self._needs_trial = False
         self._inside = 0
         # How many of them began before the last answered health check: they may hang with what hung then.
         self._inside_before = 0
@@ -67,10 +76,21 @@ class CircuitBreaker:
 
     @property
     def ongoing(self) -> Pause | None:
-        """The pause that is not known to be over: also while the trial POST after a health check is in flight."""
-        # A POST that began long after the health check is no trial: a failure of it is a new trouble.
-        on_trial = self._is_on_trial() and self._is_soon(self._entered)
-        return self._last if self._state is _State.OPEN or on_trial else None
+        """The pause that is not known to be over: also for a while after a health check, and during the trial POST.
+
+        A failure in that time is the same trouble. A POST that began later is no trial: its failure is a new trouble.
+        """
+        until = self._entered if self._is_on_trial() else self._steady()
+        return self._last if self._state is _State.OPEN or self._is_soon(until) else None
+
+    @property
+    def awaits_trial(self) -> bool:
+        """Whether only a POST can show that the trouble is over."""
+        return self._state is _State.HALF_OPEN and self._needs_trial
+
+    def nothing_to_send(self) -> None:
+        """Record that no file waits, so that an answered health check shows the end of the trouble."""
+        self._needs_trial = False
 
     def enter(self) -> bool:
         """Return whether one file may be sent; the caller must call `leave` after True."""
@@ -111,6 +131,10 @@ class CircuitBreaker:
             on_trial = self._is_soon(self._entered if self._inside else now)
             last = self._last if self._state is _State.OPEN or on_trial else None
             since, failed = (now, 0) if last is None else (last.since, last.failed_checks)
+            if not (by_check or by_lookup):
+                self._needs_trial = True
+            elif last is None:
+                self._needs_trial = False
             if by_check or on_trial:
                 failed += 1
             longest = min(self._longest, _LONGEST_CHECK_PAUSE) if by_check else self._longest
@@ -126,7 +150,8 @@ class CircuitBreaker:
 
         If the service answered for longer, the trouble is over.
         """
-        return self._state is _State.HALF_OPEN and until - self._answered <= 2 * self._longest
+        rest = _TRIAL_REST if self._needs_trial else _REST
+        return self._state is _State.HALF_OPEN and until - self._answered <= rest
 
     def check_due(self) -> bool:
         """Return whether a health check is due."""

@@ -32,6 +32,7 @@ _LIST_AGAIN = 60.0
 _MOST_KEPT = 100_000
 _QUICK = 15.0
 _TRY_AGAIN = 10.0
+_TRIED = f"its listing is tried every {_TRY_AGAIN:.0f} s, and its files are sent once it is answered"
 _SLOW = 30.0
 """Seconds after which a listing that holds up uploads is reported."""
 
@@ -215,7 +216,9 @@ class FolderListing:
                 detail = f"it is listed before anything is sent there, and its listing has been running since {since}"
                 self._ledger.queue.hold_folder(folder, Hold(UNLISTED, detail, now, now))
                 self._slow.add(folder)
-                log.warning("folder held back", destfolderid=folder, detail=detail)
+                log.warning(
+                    "folder held back", destfolderid=folder, detail=detail, next="it is released when the listing ends"
+                )
 
     @contextmanager
     def _reported_if_slow(self, destfolderid: str) -> Iterator[None]:
@@ -255,7 +258,7 @@ class FolderListing:
             detail = f"it is listed before anything is sent there, and that fails: {error}"
             now = self._clock.now()
             self._ledger.queue.hold_folder(destfolderid, Hold(UNLISTED, detail, now, now + wait))
-            log.warning("folder held back", destfolderid=destfolderid, detail=detail)
+            log.warning("folder held back", destfolderid=destfolderid, detail=detail, next=_TRIED)
             raise Unlisted(held=True) from error
         finally:
             with self._lock:

@@ -120,5 +120,6 @@ class Preparer:
         try:
             return "" if mapping is None else self._sidecars.metadata_of(row.path, mapping, guess_kind(row.path)).digest
         except SidecarError as error:
-            log.warning("metadata cannot be read", path=printable(row.path), detail=str(error))
+            after = "the file is adopted without a record of its metadata"
+            log.warning("metadata cannot be read", path=printable(row.path), detail=str(error), next=after)
             return ""

@@ -15,7 +15,7 @@ from assetsync.ledger.file.group_commit import Pending
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Answer, Fault, Outcome, Sent, SentExtent, State
 from assetsync.sync.context import Context
-from assetsync.sync.upload.circuit_breaker import CircuitBreaker
+from assetsync.sync.upload.circuit_breaker import RESUMES, CircuitBreaker
 from assetsync.sync.upload.gather import Ready
 from assetsync.sync.upload.kinds import Kinds
 from assetsync.sync.upload.queue import Selection
@@ -91,7 +91,11 @@ class ResultRecorder:
             # The row was changed from outside. No retry helps, and other files must not wait for it.
             outcome = result.sent.outcome
             bound = log.bind(path=printable(result.row.path), attempt=result.attempt, assetid=outcome.assetid)
-            bound.warning("the result fits no row", answer=outcome.answer, detail=str(error))
+            bound.warning(
+                "the result of an upload cannot be recorded, because its row was changed from outside",
+                answer=outcome.answer,
+                detail=str(error),
+            )
         self._meter.attempted(result.sent, again=result.row.attempts > 0)
 
     def take_back(self, attempt: int, ready: Ready) -> None:
@@ -123,7 +127,12 @@ class ResultRecorder:
                 self._in_trouble_since = None  # the ledger has answered
                 raise
             except LedgerError as error:
-                log.warning("the result waits for the ledger", path=printable(row.path), detail=str(error))
+                log.warning(
+                    "the result waits for the ledger",
+                    path=printable(row.path),
+                    detail=str(error),
+                    next=f"tried again every {_LEDGER_PAUSE:.0f} s",
+                )
                 now = self._clock.steady()
                 since = self._in_trouble_since = now if self._in_trouble_since is None else self._in_trouble_since
                 if now - since >= self.patience or self._clock.wait(_LEDGER_PAUSE):
@@ -154,7 +163,8 @@ class ResultRecorder:
                 outcomes.refused(attempt, row.id, sent, now, hold_until=now + FOLDER_HOLD)
                 self._selection.forget()
                 self._circuit_breaker.post_answered()
-                bound.error("folder held back", destfolderid=row.destfolderid, detail=outcome.detail)
+                after = f"one file tries it again in {FOLDER_HOLD / 60:.0f} minutes"
+                bound.error("folder held back", destfolderid=row.destfolderid, detail=outcome.detail, next=after)
             case Answer.REFUSED:
                 outcomes.refused(attempt, row.id, sent, now)
                 self._circuit_breaker.post_answered()
@@ -225,4 +235,4 @@ class ResultRecorder:
             self.shortages += 1
             retry_after = _RESOURCES_PAUSE
         if self._circuit_breaker.trouble(reason, detail, retry_after, by_lookup=by_lookup):
-            log.warning("sending paused", reason=reason, detail=detail)
+            log.warning("sending paused", reason=reason, detail=detail, next=RESUMES)

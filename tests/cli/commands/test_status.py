@@ -143,7 +143,8 @@ def test_status_names_commands_for_problems(site):
     site.tree.rename(site.folder / "elsewhere")
     site.run("reconcile", "--wait", "0s")
     result = site.run("status")
-    assert result.out.splitlines()[0] == "hq: Action needed: 1 brake. 1 of 2 verified, 1 needs you."
+    stopped = "uploads stopped (the root is missing or another tree)"
+    assert result.out.splitlines()[0] == f"hq: Action needed: {stopped}. 1 of 2 verified, 1 needs you."
     assert "assetsync retry photos/big.bin" in result.out
     assert "assetsync resume 1" in result.out
 

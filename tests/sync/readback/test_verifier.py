@@ -404,7 +404,7 @@ def test_failed_global_lookup_doubts_no_id(make_world):
 
     world.service.during_search = fail
     world.live(660, tick=2)
-    assert "cannot be looked for in all folders" in world.row("a.jpg").detail
+    assert "cannot be looked up in all folders" in world.row("a.jpg").detail
     world.live(900, tick=2)
     assert (world.row("a.jpg").state, len(world.service.posts)) == (STORED, 1)
     assert 1 < len(asked) < 20

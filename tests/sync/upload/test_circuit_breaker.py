@@ -83,7 +83,7 @@ def test_upload_that_hangs_delays_no_trial(circuit_breaker):
     assert circuit_breaker.enter()
     circuit_breaker.trouble("unreachable", "nobody listens")
     circuit_breaker.health_check_answered()
-    assert circuit_breaker.ongoing is None
+    assert circuit_breaker.pause is None
     assert circuit_breaker.enter()
     assert circuit_breaker.ongoing is not None
     assert not circuit_breaker.enter()
@@ -112,7 +112,8 @@ def test_unanswered_posts_extend_the_interval(circuit_breaker, clock):
 def test_trouble_after_long_rest_is_new(circuit_breaker, clock):
     circuit_breaker.trouble("unreachable", "down")
     circuit_breaker.health_check_answered()
-    clock.advance(121)
+    clock.advance(901)
+    assert circuit_breaker.ongoing is None
     assert circuit_breaker.trouble("unreachable", "down again") is True
     assert (circuit_breaker.pause.since, circuit_breaker.pause.failed_checks) == (clock.steady(), 0)
 
@@ -134,7 +135,6 @@ def test_hung_trial_post_is_the_same_trouble(circuit_breaker, clock, hangs):
         waits.append(circuit_breaker.pause.next_check - clock.steady())
         clock.advance(waits[-1])
         circuit_breaker.health_check_answered()
-        assert circuit_breaker.ongoing is None
         assert circuit_breaker.enter()
         clock.advance(hangs)
         assert (circuit_breaker.pause, circuit_breaker.ongoing.since) == (None, since)
@@ -142,6 +142,32 @@ def test_hung_trial_post_is_the_same_trouble(circuit_breaker, clock, hangs):
         circuit_breaker.leave()
         assert circuit_breaker.ongoing == circuit_breaker.pause
     assert waits == [0, 0.5, 1, 2, 4, 8]
+
+
+def test_pause_goes_on_until_the_trial_is_answered(circuit_breaker, clock):
+    """An answered search does not show that uploads are answered."""
+    circuit_breaker.trouble("http_status", "503")
+    for _ in range(4):
+        circuit_breaker.health_check_answered()
+        clock.advance(300)
+        assert circuit_breaker.ongoing is not None
+        assert circuit_breaker.enter()
+        circuit_breaker.trouble("http_status", "503")
+        circuit_breaker.leave()
+        assert circuit_breaker.ongoing is not None
+
+
+@pytest.mark.parametrize("by_lookup", [False, True])
+def test_pause_ends_without_a_trial_if_nothing_is_sent(circuit_breaker, clock, by_lookup):
+    circuit_breaker.trouble("unreachable", "down", by_lookup=by_lookup)
+    circuit_breaker.health_check_answered()
+    assert circuit_breaker.awaits_trial is not by_lookup
+    circuit_breaker.nothing_to_send()
+    clock.advance(30)
+    assert circuit_breaker.ongoing is not None
+    clock.advance(1)
+    assert circuit_breaker.ongoing is None
+    assert circuit_breaker.trouble("unreachable", "down again", by_lookup=by_lookup) is True
 
 
 def test_successful_trial_post_clears_trouble(circuit_breaker):

@@ -1,0 +1,111 @@
+"""Look for what the last scan missed, so that a scan begins once it is back, and for files that can be read again.
+
+Without this, a brake for missing files and a report of unreadable paths would last until the next regular scan. A look
+concludes nothing: only the scan lifts a brake or ends a report. When to look is left to the daemon.
+"""
+
+import os
+from collections.abc import Callable
+
+from assetsync.core.mapping import Plan
+from assetsync.errors import FileUnreadable, NotRegular, RootMissing
+from assetsync.sync.context import Context
+from assetsync.sync.intake.intake import ScanResult
+from assetsync.tree.scan_report import MOVED_AWAY
+
+_MOST = 100
+_REASON = "unreadable"
+
+
+class AwaitedPaths:
+    """The paths that the last finished scan missed or could not read; used by the thread that scans."""
+
+    def __init__(self, context: Context, plan: Plan) -> None:
+        self._tree = context.tree
+        self._tick = context.heartbeat.tick
+        self._plan = plan
+        self._files: list[bytes] = []
+        self._folders: list[bytes] = []
+        self._unreadable: list[bytes] = []
+
+    def note(self, result: ScanResult, *, undecided: bool) -> None:
+        """Replace the paths by those of a finished scan; `undecided`: a brake keeps its missing files in the ledger."""
+        report, renamed = result.report, result.matched.renamed
+        self._files = [path for path in result.missing_sample.values if undecided and path not in renamed]
+        self._folders = [self._plan.folders()[position] for position in report.missing_mappings]
+        self._unreadable = [path for path, why in report.unreadable[:_MOST] if why != MOVED_AWAY]
+
+    def found(self) -> str | None:
+        """Return what is back, as the reason for a scan; None if nothing is. Raise OutOfResources.
+
+        Of missing files all must be back: a scan in the middle of a restore could take the others for deleted.
+        """
+        if self._files and all(map(self._is_file, self._files)):
+            return "the missing files are back"
+        if any(map(self._is_listable, self._folders)):
+            return "a mapped folder is back"
+        if any(map(self._is_readable, self._unreadable)):
+            return "what was unreadable can be read"
+        return None
+
+    def _is_file(self, path: bytes) -> bool:
+        self._tick()
+        try:
+            return self._tree.lstat(path) is not None
+        except (FileUnreadable, RootMissing):
+            return False
+
+    def _is_readable(self, path: bytes) -> bool:
+        """Return whether a scan could read the file or folder at `path`, or would find that it is gone."""
+        return self._is_listable(path) or self._is_file(path) or self._tree.is_absent(path)
+
+    def _is_listable(self, path: bytes) -> bool:
+        """Return whether the folder at `path` can be listed to its end, and its files be examined."""
+        self._tick()
+        try:
+            fd = self._tree.open_folder(path)
+        except (OSError, FileUnreadable, RootMissing):
+            return False
+        try:
+            with os.scandir(fd) as entries:
+                for _entry in entries:
+                    pass
+            return os.access(b".", os.X_OK, dir_fd=fd, effective_ids=True)
+        except OSError:
+            return False
+        finally:
+            os.close(fd)
+
+
+class UnreadableFiles:
+    """The files that are blocked because they could not be read; used by the thread that scans."""
+
+    def __init__(self, context: Context, may_send: Callable[[], bool]) -> None:
+        self._ledger = context.ledger
+        self._tree = context.tree
+        self._tick = context.heartbeat.tick
+        self._clock = context.clock
+        self._may_send = may_send
+        self._shut: set[bytes] = set()
+
+    def retry_opened(self) -> None:
+        """Retry all of them if one can be opened that could not be opened at the last look.
+
+        A file that can be opened, and fails while it is read, is left to the retries of the scans. Raise LedgerError
+        and OutOfResources.
+        """
+        if not self._may_send():
+            return
+        paths = self._ledger.queue.blocked_paths(_REASON, _MOST)
+        shut = {path for path in paths if not self._opens(path)}
+        if not self._shut.isdisjoint(set(paths) - shut):
+            self._ledger.queue.retry_blocked(_REASON, self._clock.now())
+        self._shut = shut
+
+    def _opens(self, path: bytes) -> bool:
+        self._tick()
+        try:
+            self._tree.open(path).close()
+        except (FileUnreadable, NotRegular, RootMissing):
+            return False
+        return True
