@@ -76,7 +76,7 @@ def test_worst_site_is_first(mixed):
     lines = out.splitlines()
     assert "never started: there is no ledger at " in lines[0]
     assert re.search(r"has mistakes: \S+odd.yaml, line 1: .*\(and \d more mistakes?\)", lines[1])
-    assert "Action needed: 1 blocked" in lines[2]
+    assert "1 of 2 verified, 1 needs you." in lines[2]
     assert "in sync" in lines[3]
 
 
@@ -108,7 +108,7 @@ def test_brief_of_all_is_one_line(mixed):
 def test_brief_exits_with_1_for_a_person(mixed):
     code, out, _ = mixed("--site", "worse", "--brief")
     assert (code, out.count("\n")) == (1, 1)
-    assert out.startswith("worse: Action needed: 1 blocked")
+    assert out.startswith("worse: 1 of 2 verified, 1 needs you.")
     assert mixed("--site", "worse", "--brief", "--json")[0] == 1
     assert mixed("--site", "worse")[0] == 0
     code, out, _ = mixed("--site", "calm", "--brief")

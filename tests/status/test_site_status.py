@@ -80,6 +80,9 @@ def braked(world):
     world.ledger.pull_brake("emptied", "photos", "it is empty now", 5, world.clock.now())
 
 
+EMPTIED = "a mapped folder is empty or missing"
+
+
 @pytest.mark.parametrize(
     ("happened", "level", "sentence"),
     [
@@ -91,8 +94,7 @@ def braked(world):
         (
             [blocked, queued, braked],
             Level.NEEDS_YOU,
-            "Action needed: uploads stopped (a mapped folder is empty or missing)."
-            " 0 of 2 verified, 1 needs you, 1 pending.",
+            f"Action needed: uploads stopped ({EMPTIED}). 0 of 2 verified, 1 needs you, 1 pending.",
         ),
         (
             [queued, paused],

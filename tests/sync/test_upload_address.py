@@ -38,7 +38,7 @@ def test_wrong_address_is_reported(astray):
     found = status(astray)
     address = astray.site.config.service.upload_url
     assert found.level is Level.NEEDS_YOU
-    assert headline(found) == "Action needed: wrong upload address. 1 in doubt."
+    assert headline(found) == "Action needed: wrong upload address. 0 of 1 verified, 1 in doubt."
     named = f"service.upload_url: what answers at {address} is not the upload operation of the service: {WRONG.detail}"
     lines = list(leftovers(found))
     assert lines[lines.index(f"wrong upload address: {named}") + 1].startswith("    correct service.upload_url")
