@@ -14,6 +14,7 @@ from assetsync.config.models import SiteConfig
 from assetsync.config.schedule import Interval
 from assetsync.core.backoff import WELL_WITHIN
 from assetsync.core.mapping import Plan
+from assetsync.core.read_back import INDEX_LAG, Waits
 from assetsync.core.settled import HOUR, KEEPS_CHANGING
 from assetsync.errors import OutOfResources, ServiceElsewhere, ServiceError
 from assetsync.ledger.ledger import Ledger
@@ -283,8 +284,12 @@ def build(
         verifier=Verifier(
             context,
             health_check,
-            longest=min(verify.seconds, WELL_WITHIN) if isinstance(verify, Interval) else 300.0,
-            unprocessed_after=config.policy.unprocessed_after,
+            waits=Waits(
+                longest=min(verify.seconds, WELL_WITHIN) if isinstance(verify, Interval) else 300.0,
+                # The indexer asks for an asset only after the database has shown it.
+                index_lag=min(INDEX_LAG, indexer.interval or INDEX_LAG),
+                unprocessed_after=config.policy.unprocessed_after,
+            ),
             needs_index=lambda: indexes and not indexer.stopped,
             misnames=kinds.may_misname,
             sent_metadata=sent_metadata,
