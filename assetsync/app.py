@@ -30,6 +30,7 @@ from assetsync.sync.intake.settling import Settling
 from assetsync.sync.intake.sidecars import SidecarCache, Sidecars, note_sidecar
 from assetsync.sync.readback.archive_members import Members
 from assetsync.sync.readback.auditor import Auditor, PendingAudits
+from assetsync.sync.readback.budget import Budget
 from assetsync.sync.readback.drift import Drift
 from assetsync.sync.readback.indexer import Indexer
 from assetsync.sync.readback.missing import MissingAssets
@@ -85,6 +86,7 @@ class Site:
     resolver: Resolver
     verifier: Verifier
     indexer: Indexer
+    budget: Budget
     auditor: Auditor
     pending_audits: PendingAudits
     drift: Drift
@@ -144,6 +146,11 @@ class Site:
     def _may_send(self) -> bool:
         """Return whether files can be sent: there is no pause and no brake, and the upload window is open."""
         return self.circuit_breaker.pause is None and self.uploads.selection.may_send() and not self.brakes.pulled()
+
+    def can_send(self) -> bool:
+        """Return whether a file is being sent, or may be sent now."""
+        selection = self.uploads.selection
+        return self._may_send() and not selection.has_too_many_doubts() and not selection.is_idle()
 
     def ran(self, job: str, began: float) -> None:
         """Record the end of regular work (index, verify or audit) that began at `began` (steady seconds)."""
@@ -295,6 +302,7 @@ def build(
             sent_metadata=sent_metadata,
         ),
         indexer=indexer,
+        budget=Budget(clock.steady),
         auditor=Auditor(
             context,
             Members(context, plan.mappings, sidecars),
