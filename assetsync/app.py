@@ -14,6 +14,7 @@ from assetsync.config.models import SiteConfig
 from assetsync.config.schedule import Interval
 from assetsync.core.backoff import WELL_WITHIN
 from assetsync.core.mapping import Plan
+from assetsync.core.read_back import INDEX_LAG, Waits
 from assetsync.core.settled import HOUR, KEEPS_CHANGING
 from assetsync.errors import ServiceElsewhere, ServiceError
 from assetsync.ledger.ledger import Ledger
@@ -30,6 +31,7 @@ from assetsync.sync.intake.settling import Settling
 from assetsync.sync.intake.sidecars import SidecarCache, Sidecars, note_sidecar
 from assetsync.sync.readback.archive_members import Members
 from assetsync.sync.readback.auditor import Auditor, PendingAudits
+from assetsync.sync.readback.budget import Budget
 from assetsync.sync.readback.drift import Drift
 from assetsync.sync.readback.indexer import Indexer
 from assetsync.sync.readback.missing import MissingAssets
@@ -86,6 +88,7 @@ class Site:
     resolver: Resolver
     verifier: Verifier
     indexer: Indexer
+    budget: Budget
     auditor: Auditor
     pending_audits: PendingAudits
     drift: Drift
@@ -148,6 +151,11 @@ class Site:
     def _may_send(self) -> bool:
         """Return whether files can be sent: there is no pause and no brake, and the upload window is open."""
         return self.circuit_breaker.pause is None and self.uploads.selection.may_send() and not self.brakes.pulled()
+
+    def can_send(self) -> bool:
+        """Return whether a file is being sent, or may be sent now."""
+        selection = self.uploads.selection
+        return self._may_send() and not selection.has_too_many_doubts() and not selection.is_idle()
 
     def ran(self, job: str, began: float, *, idle: bool = False) -> None:
         """Record the end of regular work (index, verify or audit) that began at `began` (steady seconds).
@@ -284,13 +292,18 @@ def build(
         verifier=Verifier(
             context,
             health_check,
-            longest=min(verify.seconds, WELL_WITHIN) if isinstance(verify, Interval) else 300.0,
-            unprocessed_after=config.policy.unprocessed_after,
+            waits=Waits(
+                longest=min(verify.seconds, WELL_WITHIN) if isinstance(verify, Interval) else 300.0,
+                # The indexer asks for an asset only after the database has shown it.
+                index_lag=min(INDEX_LAG, indexer.interval or INDEX_LAG),
+                unprocessed_after=config.policy.unprocessed_after,
+            ),
             needs_index=lambda: indexes and not indexer.stopped,
             misnames=kinds.may_misname,
             sent_metadata=sent_metadata,
         ),
         indexer=indexer,
+        budget=Budget(clock.steady),
         auditor=Auditor(
             context,
             Members(context, plan.mappings, sidecars),

@@ -157,7 +157,7 @@ def configure_logging(
         logging.getLogger(name).setLevel(max(threshold, logging.WARNING))
     logging.captureWarnings(capture=True)
     structlog.configure(
-        processors=shared,
+        processors=[*shared, _whole],
         logger_factory=handler.logger,
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
         cache_logger_on_first_use=False,
@@ -236,10 +236,15 @@ class _Logger:
         self.name = name
         self._handler = handler
 
-    def write(self, /, **event: Any) -> None:
+    def write(self, event: EventDict) -> None:
         self._handler.write(self.name, event)
 
     notset = debug = info = warning = error = critical = write
+
+
+def _whole(_logger: WrappedLogger, _method: str, event: EventDict) -> tuple[tuple[EventDict], dict[str, Any]]:
+    """Pass the event to the logger as it is; as keyword arguments it would be built again."""
+    return (event,), {}
 
 
 def _calling_frame() -> FrameType | None:

@@ -27,7 +27,7 @@ def test_files_rest_longer_on_network_file_system(make_world, monkeypatch, mount
     ],
 )
 def test_index_interval_follows_config(make_world, said, interval):
-    assert make_world(**said).site.indexer._interval == interval
+    assert make_world(**said).site.indexer.interval == interval
 
 
 def test_scan_records_paths_and_time(world):

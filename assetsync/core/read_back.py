@@ -6,6 +6,7 @@ Pure. Searching is left to `sync.readback.verifier`; the reaction to a differenc
 
 from dataclasses import dataclass
 from enum import StrEnum
+from math import ceil
 
 from assetsync.model import Asset
 
@@ -27,7 +28,28 @@ _LOOKS_IN = 20
 So ten of them take half of the patience: a wall clock that is set forward does not use it up by itself.
 """
 
+INDEX_LAG = 60.0
+"""Seconds by which the index is usually behind: many services index once a minute (observed)."""
+
 _UNKNOWN_WAIT = 10.0
+_LEAST_PAUSE = 0.5
+_GATHER = 5.0
+_LEAST_PAUSE = 0.5
+_INDEX_LOOKS = (15.0, 65.0)
+"""Seconds after an upload at which the index is searched for it again, if a look came in the first half of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How long reading back waits, in seconds.
+
+    `longest`: at most between two looks at an asset · `index_lag`: how far the index may be behind an upload ·
+    `unprocessed_after`: until an accepted asset counts as never processed.
+    """
+
+    longest: float
+    index_lag: float
+    unprocessed_after: float
 
 
 class Reading(StrEnum):
@@ -97,11 +119,23 @@ def compare(expected: Expected, asset: Asset) -> tuple[Reading, str]:
     return Reading.EQUAL, ""
 
 
-def next_look(waited: float, longest: float) -> float:
-    """Return the seconds until an asset that has waited so long is looked at again; they grow with the wait.
+def next_look(waited: float, longest: float, lag: float = 0.0) -> float:
+    """Return the seconds until an asset is looked for again that was sent `waited` seconds ago; the pauses grow.
 
-    If the wall clock was set back in the meantime, the wait is unknown, and the interval is in between.
+    While the index may be up to `lag` seconds behind, there are only two more looks: each search that is too early
+    costs as much as the one that shows the asset. If the wall clock was set back in the meantime, the wait is unknown,
+    and the pause is in between.
     """
     if waited < 0:
         return min(_UNKNOWN_WAIT, longest)
-    return min(max(0.5, waited / 3), longest)
+    looks = (lag / 4, lag * 13 / 12)
+    following = next((at - waited for at in looks if waited <= at / 2), waited / 3)
+    return min(max(_LEAST_PAUSE, following), longest)
+
+
+def gathered(due_at: float, pause: float) -> float:
+    """Return when to look after a pause that ends at `due_at`: one search shall serve many assets.
+
+    Assets whose pauses end within the same five seconds are looked for together. A short pause stays as it is.
+    """
+    return due_at if pause < 2 * _GATHER else ceil(due_at / _GATHER) * _GATHER

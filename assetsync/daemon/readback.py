@@ -13,6 +13,7 @@ from assetsync.app import Site
 from assetsync.daemon.loops import Bell
 from assetsync.errors import ServiceError
 from assetsync.sync.folder_backoff import FolderBackoff
+from assetsync.sync.readback.verifier import BATCH
 
 log = structlog.get_logger(__name__)
 
@@ -84,25 +85,29 @@ class ReadBack:
         heard = self._bell.heard()
         # If indexing is requested shortly before the interval ends, wait for that end, not for the next request.
         rest = self._site.indexer.rest() if self._index_wanted.is_set() else 0.0
+        budgeted = self._site.budget.rest() if self._site.can_send() else 0.0
         try:
-            if self._index_wanted.is_set() and rest <= 0:
+            if self._index_wanted.is_set() and max(rest, budgeted) <= 0:
                 self._index_wanted.clear()
                 # Verify first: assets that are findable already need no indexing.
                 self._verify()
                 self._index()
-            elif self._verify_wanted.is_set():
+            elif self._verify_wanted.is_set() and budgeted <= 0:
                 self._verify()
             elif not self._audit():
-                self._bell.wait(heard, min(self._idle, rest or self._idle))
+                self._bell.wait(heard, min(self._idle, budgeted or rest or self._idle))
         except ServiceError as error:
             self._site.trouble(error)
         return 0.0
 
     def _verify(self) -> None:
+        """Read back what is due; while files can be sent, one batch, and the rest after the pause of the budget."""
         self._verify_wanted.clear()
         began, looked = self._clock.steady(), 0
         while self._may_ask():
-            done = self._site.verifier.step()
+            can_send = self._site.can_send()
+            with self._site.budget.step():
+                done = self._site.verifier.step(BATCH if can_send else 1)
             looked += done.looked
             if done.wants_audit:
                 self.look_for_audits()
@@ -110,15 +115,19 @@ class ReadBack:
                 self._site.ran("verify", began, idle=not looked)
                 self._found()
                 return
+            if can_send:
+                self._verify_wanted.set()
+                return
 
     def _index(self) -> None:
         began, sent = self._clock.steady(), 0
-        while self._may_ask():
-            count = self._site.indexer.step()
-            sent += count
-            if not count:
-                self._site.ran("index", began, idle=not sent)
-                return
+        with self._site.budget.step():
+            while self._may_ask():
+                count = self._site.indexer.step()
+                sent += count
+                if not count:
+                    self._site.ran("index", began, idle=not sent)
+                    return
 
     def _audit(self) -> bool:
         """Audit one folder that is due; return False if none is due."""

@@ -93,7 +93,9 @@ class Assets:
                     # The attempt was reopened when the asset was not shown; nothing else would close it.
                     close_attempts(conn, row.id, "found", now)
                     is_open = False
-                if event is not None:
+                if event is Event.UNSEEN:
+                    _doubt(conn, row, changes, now)
+                elif event is not None:
                     move(conn, found, event, now, open_attempt=is_open, **changes)
                 elif changes:
                     names = ", ".join(f"{name} = ?" for name in changes)
@@ -102,22 +104,14 @@ class Assets:
         if events:
             self._store.write(work)
 
-    def unseen(self, row: FileRow, detail: str, now: float) -> None:
-        """Put a row in doubt because the service does not show its id; reopen its last attempt."""
 
-        def work(conn: sqlite3.Connection) -> None:
-            found = current_row(conn, row.id, ())
-            if found is None or not _is_as_read(found, row):
-                return
-            reason = MISSING if row.reason == MISSING else "unseen"
-            last = conn.execute("SELECT MAX(id) FROM attempts WHERE file_id = ?", (row.id,)).fetchone()[0]
-            if last is not None:
-                reopen(conn, last, now, why="unseen", accepted_id=row.assetid)
-                apply(conn, row.id, Event.UNSEEN, now, reason=reason, detail=detail)
-            else:
-                apply(conn, row.id, Event.MISSING, now, reason=reason, detail=detail)
-
-        self._store.write(work)
+def _doubt(conn: sqlite3.Connection, row: FileRow, changes: dict[str, Any], now: float) -> None:
+    """Put a row in doubt because the service does not show its id; reopen its last attempt."""
+    reason = MISSING if row.reason == MISSING else "unseen"
+    last = conn.execute("SELECT MAX(id) FROM attempts WHERE file_id = ?", (row.id,)).fetchone()[0]
+    if last is not None:
+        reopen(conn, last, now, why="unseen", accepted_id=row.assetid)
+    apply(conn, row.id, Event.MISSING if last is None else Event.UNSEEN, now, reason=reason, **changes)
 
 
 def _is_as_read(found: sqlite3.Row, row: FileRow) -> bool:

@@ -216,20 +216,9 @@ class Reconciler:
             site.service_identity.make_sure()
             site.upload_address_check.step()
             site.resolver.step()
-            began = self._clock.steady()
-            site.indexer.step()
-            if "index" in self._spent:
-                self._spent["index"] += self._clock.steady() - began
-            began = self._clock.steady()
-            # While files are sent, `least` is a full batch, so that no call reads back less than it can.
-            least = 1 if counts else BATCH
-            while not self._stopped():
-                done = site.verifier.step(least)
-                if done.wants_audit:
-                    self._audit()
-                if not done.confirmed:
-                    break
-            self._spent["verify"] += self._clock.steady() - began
+            if counts or site.budget.rest() <= 0:
+                with site.budget.step():
+                    self._index_and_verify(counts=counts)
             self._read_back = counts
         except ServiceElsewhere as error:
             self._read_back = False
@@ -237,6 +226,24 @@ class Reconciler:
         except ServiceError as error:
             self._read_back = False
             site.trouble(error)
+
+    def _index_and_verify(self, *, counts: bool) -> None:
+        """Request indexing, and read back what is due: all of it if the pass `counts`, else one batch."""
+        site = self._site
+        began = self._clock.steady()
+        site.indexer.step()
+        if "index" in self._spent:
+            self._spent["index"] += self._clock.steady() - began
+        began = self._clock.steady()
+        # While files are sent, no call reads back less than it can.
+        least = 1 if counts else BATCH
+        while not self._stopped():
+            done = site.verifier.step(least)
+            if done.wants_audit:
+                self._audit()
+            if not done.confirmed or not counts:
+                break
+        self._spent["verify"] += self._clock.steady() - began
 
     def _is_over(self, *, idle: bool) -> bool:
         """Whether the site is in sync, nothing left depends on time, or the wait is over."""

@@ -9,7 +9,7 @@ row 2, because its answer distinguishes these cases. The caller supplies the fun
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from assetsync.errors import BadAnswer, UsageError
 from assetsync.model import Asset, SearchRequest
@@ -33,15 +33,26 @@ _LEAST = 12
 """Least rows per request: with fewer, paging by row and by page may look alike if assets are returned twice."""
 
 
-def every(search: Search, request: SearchRequest, *, size: int = PAGE, most: int = MOST) -> Iterator[Asset]:
+@dataclass(slots=True)
+class Paging:
+    """What the answers of a service have shown about its paging."""
+
+    is_ignored: bool = False
+    """Whether a search in the database returned all rows at once, whatever `startrow` and `maxrows` were."""
+
+
+def every(
+    search: Search, request: SearchRequest, *, size: int = PAGE, most: int = MOST, paging: Paging | None = None
+) -> Iterator[Asset]:
     """Yield every asset that a search finds, each at least once and none skipped, in the service's order.
 
     `size` is the number of rows per request; a size below 12 is raised to 12. Memory holds the ids of a few pages. The
     iteration ends with an empty page, with the second page in a row without a new asset, or earlier if the first two
-    answers show that nothing more follows. Raise BadAnswer after `most` assets, so that it ends with any service,
-    UsageError if the request sets `startrow` or `maxrows`, and the errors of `search`.
+    answers show that nothing more follows. What is known of the `paging` saves the second page, and is learned from the
+    answers; leave it out if a file may be sent because an asset is not shown. Raise BadAnswer after `most` assets, so
+    that it ends with any service, UsageError if the request sets `startrow` or `maxrows`, and the errors of `search`.
     """
-    with closing(_every(search, request, size)) as assets:
+    with closing(_every(search, request, size, paging or Paging())) as assets:
         for number, asset in enumerate(assets):
             if number >= most:
                 raise BadAnswer(
@@ -51,13 +62,14 @@ def every(search: Search, request: SearchRequest, *, size: int = PAGE, most: int
             yield asset
 
 
-def _every(search: Search, request: SearchRequest, size: int) -> Generator[Asset, None, None]:
+def _every(search: Search, request: SearchRequest, size: int, paging: Paging) -> Generator[Asset, None, None]:
     if request.startrow is not None or request.maxrows is not None:
         raise UsageError("startrow and maxrows cannot be combined with all pages", hint="leave them out")
     size = max(size, _LEAST)
     first = _Page()
     yield from first.read(search, replace(request, startrow=1, maxrows=size))
-    if first.overflows or first.count < min(size, _DOCUMENTED):
+    paging.is_ignored = paging.is_ignored or first.overflows
+    if first.overflows or first.count < (size if paging.is_ignored else min(size, _DOCUMENTED)):
         # The service ignored the limit, or all rows fitted.
         return
     # A service may return fewer rows than requested and may count them by kind, so the step is the number of assets of
@@ -67,6 +79,7 @@ def _every(search: Search, request: SearchRequest, size: int) -> Generator[Asset
     yield from second.read(search, replace(request, startrow=2, maxrows=size))
     if second.rows == first.rows:
         # The same rows again: the service ignores `startrow` and `maxrows`.
+        paging.is_ignored = True
         return
     # Read as row 2, the answer repeats all but the first asset of each kind. Read as page 2, the answer has other
     # assets, except for an asset that is returned twice with its rows on both sides of the page boundary.

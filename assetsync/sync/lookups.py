@@ -17,7 +17,7 @@ from assetsync.ledger.assets import ControlSamples, KnownAsset
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest, Service
-from assetsync.service.paging import every
+from assetsync.service.paging import Paging, every
 from assetsync.service.search import ids_query, like_pattern
 from assetsync.sync.context import Context
 
@@ -151,16 +151,18 @@ class CheckedListing:
         self._ledger = context.ledger
         self._service = context.service
 
-    def listing(self, destfolderid: str, *, patience: float | None = None) -> Iterator[Asset]:
+    def listing(
+        self, destfolderid: str, *, patience: float | None = None, paging: Paging | None = None
+    ) -> Iterator[Asset]:
         """Yield every asset of the folder that the service's database shows (interface section 4.1).
 
-        Raise ServiceError. Raise BadAnswer at the end if the folder shows none of our assets, and the service shows
-        none of those that were read back from the folder before.
+        `paging`: as in `every`. Raise ServiceError. Raise BadAnswer at the end if the folder shows none of our assets,
+        and the service shows none of those that were read back from the folder before.
         """
         batch: list[str] = []
         is_ours = False
         request = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, patience=patience)
-        for asset in every(self._service.search, request):
+        for asset in every(self._service.search, request, paging=paging):
             if not is_ours:
                 batch.append(asset.id)
                 if len(batch) >= _BATCH:

@@ -1,8 +1,9 @@
-"""A service as thin as can be, for measuring clients: `python tests/benchmarks/peer.py [--delay S] [--assets N]`.
+"""A thin service for measuring clients: `python tests/benchmarks/peer.py [--delay S] [--lag S] [--assets N]`.
 
 One thread over epoll in a process of its own: takes uploads, answers each with a fresh id and forgets the bytes;
-answers searches from what was uploaded, or from N assets made up beforehand. It checks nothing and serves every client
-alike. Prints its port, then runs until its standard input is closed.
+answers searches from what was uploaded, or from N assets made up beforehand. The index shows an upload after a lag, the
+database at once and without paging. It checks nothing and serves every client alike. Prints its port, then runs until
+its standard input is closed.
 """
 
 import argparse
@@ -48,10 +49,12 @@ def made_up_id(number: int) -> str:
 
 
 class Peer:
-    def __init__(self, delay: float, assets: int) -> None:
+    def __init__(self, delay: float, assets: int, lag: float = 0.0) -> None:
         self._delay = delay
+        self._lag = lag
         self._made_up = assets
         self._stored: dict[str, tuple[str, str, int, str | None]] = {}
+        self._stored_at: dict[str, float] = {}
         self._selector = selectors.SelectSelector()
         self._arrivals: dict[str, float] = {}
         self._late: list[tuple[float, int, socket.socket, bytes]] = []
@@ -120,6 +123,7 @@ class Peer:
             size = length - start - (len(boundary[1]) + 8 if boundary else 0)
             # Of a long one the bytes were not kept, and so there is no digest.
             md5 = hashlib.md5(request[start : start + size]).hexdigest().upper() if length <= _KEPT else None
+            self._stored_at[assetid] = now
             self._stored[assetid] = (name, folder[1].decode() if folder else "", size, md5)
             if len(self._arrivals) < _ARRIVALS:
                 self._arrivals[name] = now
@@ -138,14 +142,21 @@ class Peer:
 
     def _search(self, form: bytes) -> bytes:
         fields = parse_qs(form.decode())
+        if "assetid" in fields:
+            # A call of searchIndex, without effect: the index shows each asset by itself.
+            return _answer(b'{"responsecode":0,"message":"Indexing successfully triggered"}', _JSON)
         asked = fields["searchfor"][0]
         ids = _IDS.findall(asked)
         if ids:
-            rows = [row for assetid in ids if (row := self._row(assetid)) is not None]
-        elif asked == "%" and "available" not in fields:
+            known = time.monotonic() - self._lag
+            shown = [assetid for assetid in ids if self._stored_at.get(assetid, 0.0) <= known]
+            rows = [row for assetid in shown if (row := self._row(assetid)) is not None]
+        elif asked == "%":
+            # As a live service does, which ignores the parameters for paging and for unprocessed assets there.
             return _answer(self.listing(fields.get("folderid", [""])[0]), _JSON)
         else:
-            rows = []
+            like = re.compile("".join({"%": ".*", "_": "."}.get(c, re.escape(c)) for c in asked), re.IGNORECASE)
+            rows = [self._row(assetid) for assetid, kept in self._stored.items() if like.fullmatch(kept[0])]
         return _answer(_shown(rows), _JSON)
 
     def listing(self, folder: str) -> bytes:
@@ -232,9 +243,10 @@ def _answer(body: bytes, content_type: bytes) -> bytes:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--delay", type=float, default=0.0)
+    parser.add_argument("--lag", type=float, default=0.0)
     parser.add_argument("--assets", type=int, default=0)
     given = parser.parse_args()
-    return Peer(given.delay, given.assets).serve(sys.stdin.fileno())
+    return Peer(given.delay, given.assets, given.lag).serve(sys.stdin.fileno())
 
 
 if __name__ == "__main__":

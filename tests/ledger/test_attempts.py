@@ -102,7 +102,7 @@ def test_lost_asset_ends_its_difference(book, is_doubted):
     book.ledger.decisions.resolve_as_asset(adopter, _asset("A"), NOW)
     book.ledger.assets.apply_all([(book.row(b"adopter"), None, {"adopted_differs": "it differs"})], NOW)
     if is_doubted:
-        book.ledger.assets.unseen(book.row(b"adopter"), "not shown", NOW)
+        book.ledger.assets.apply_all([(book.row(b"adopter"), Event.UNSEEN, {"detail": "not shown"})], NOW)
     assert [row.path for row in book.ledger.metadata_drift.adopted()] == [b"adopter"]
     book.accept(book.queue(b"mine"), "A")
     assert (book.row(b"adopter").assetid, book.row(b"adopter").adopted_differs) == (None, None)
@@ -112,7 +112,7 @@ def test_doubted_adopter_goes_on_without_id(book):
     adopter = book.queue(b"adopter")
     book.lose(adopter)
     book.ledger.decisions.resolve_as_asset(adopter, _asset("A"), NOW)
-    book.ledger.assets.unseen(book.row(b"adopter"), "not shown", NOW)
+    book.ledger.assets.apply_all([(book.row(b"adopter"), Event.UNSEEN, {"detail": "not shown"})], NOW)
     assert book.row(b"adopter").state is State.IN_DOUBT
     assert book.accept(book.queue(b"mine"), "A").assetid == "A"
     again = book.row(b"adopter")

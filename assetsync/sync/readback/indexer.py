@@ -33,7 +33,8 @@ class Indexer:
         self._ledger = context.ledger
         self._service = context.service
         self._clock = context.clock
-        self._interval = interval
+        self.interval = interval
+        """Seconds between two calls; None for off."""
         # The first step checks the sample of a call that an earlier process made before it died.
         self._look_again_at: float | None = 0.0
         # Whether more ids were due than the last call could carry.
@@ -42,7 +43,7 @@ class Indexer:
     @property
     def enabled(self) -> bool:
         """Whether the configuration wants indexing and the guard has not stopped it."""
-        return self._interval is not None and not self.stopped
+        return self.interval is not None and not self.stopped
 
     @property
     def stopped(self) -> bool:
@@ -51,25 +52,25 @@ class Indexer:
 
     def begin(self) -> None:
         """Clear the guard's result while indexing is off, so that switching it on again tries a call."""
-        if self._interval is None and self.stopped:
+        if self.interval is None and self.stopped:
             for fact in (SUSPECT, INDEX_STOPPED):
                 self._ledger.set_fact(fact, None)
 
     def rest(self) -> float:
         """Return the seconds until the next call may be made; 0 for now."""
         called = self._ledger.reports.fact(_CALLED)
-        if self._interval is None or self._has_more or called is None:
+        if self.interval is None or self._has_more or called is None:
             return 0.0
         since = self._clock.now() - float(called)
         # A time in the future comes from a clock that has since been set back.
-        return max(0.0, self._interval - since) if since >= 0 else 0.0
+        return max(0.0, self.interval - since) if since >= 0 else 0.0
 
     def step(self) -> int:
         """Ask for the indexing of due assets, once an interval, and return how many ids were sent.
 
         Raise ServiceError. A failed call counts as a call; its assets stay due for the next one.
         """
-        if self._interval is None or self.stopped:
+        if self.interval is None or self.stopped:
             return 0
         now = self._clock.now()
         if self._look_again_at is not None and self._clock.steady() >= self._look_again_at and self._stop_if_wiped():
@@ -77,8 +78,8 @@ class Indexer:
         if self.rest() > 0:
             return 0
         self._has_more = False
-        again = now - _AGAIN_AFTER * self._interval
-        rows = self._ledger.assets.to_index(now, now - self._interval, again, BATCH_COUNT + 1)
+        again = now - _AGAIN_AFTER * self.interval
+        rows = self._ledger.assets.to_index(now, now - self.interval, again, BATCH_COUNT + 1)
         # A step makes one call, with a check before and after it.
         ids = next(batches(row.assetid for row in rows if row.assetid is not None), [])
         if not ids or self._stop_if_wiped():
@@ -93,7 +94,7 @@ class Indexer:
         log.info("asked for indexing", assets=len(ids))
         if not self._stop_if_wiped():
             # Check again after an interval: the work that the call started may not have ended yet.
-            self._look_again_at = self._clock.steady() + self._interval
+            self._look_again_at = self._clock.steady() + self.interval
         return len(ids)
 
     def _sample(self, sent: set[str]) -> list[str]:

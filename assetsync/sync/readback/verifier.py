@@ -1,11 +1,12 @@
 """Read stored assets back, and confirm those that equal the sent file and can be found.
 
-The verifier looks a batch of ids up in the index first: one call confirms a hundred files. It looks up ids that are not
-findable in the database, which shows whether they are stored at all. The comparison is left to `core.read_back`, the
-request for indexing to `sync.readback.indexer`.
+The verifier looks a batch of ids up in the index first: one call confirms a hundred files. While the index may be
+behind the uploads, it asks nothing else. Then it looks up the other ids in the database, which shows whether they are
+stored at all. The comparison is left to `core.read_back`, the request for indexing to `sync.readback.indexer`, and the
+share of the time to `sync.readback.budget`.
 """
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,9 @@ from assetsync.core.read_back import (
     Expected,
     Reading,
     Unprocessed,
+    Waits,
     compare,
+    gathered,
     next_look,
 )
 from assetsync.core.states import Event
@@ -34,6 +37,7 @@ from assetsync.sync.context import Context
 from assetsync.sync.folder_backoff import FolderBackoff, HealthCheck
 from assetsync.sync.lookups import CheckedListing, by_id, named, names_of, of_ids
 from assetsync.sync.readback.auditor import ask_for_audit
+from assetsync.sync.readback.learned import Learned
 from assetsync.sync.readback.sent_metadata import SentMetadata
 from assetsync.text import moment
 
@@ -42,10 +46,14 @@ log = structlog.get_logger(__name__)
 BATCH = 100
 """Number of assets that one call reads back."""
 
+_OVERDUE = 60.0
+"""Seconds after which an asset that is due no longer waits for others to be read back with it."""
+
 _SAMPLES = 10
 """Number of control samples that each step looks up too."""
 
 _NOT_YET = "the service does not show it yet"
+_NOT_FINDABLE = "stored, and not findable through the index yet"
 _BY_NAME_AT_MOST = 5
 _BY_LISTING_AT_MOST = 5000
 
@@ -67,22 +75,25 @@ class Verifier:
         context: Context,
         health_check: HealthCheck,
         *,
-        longest: float,
-        unprocessed_after: float,
+        waits: Waits,
         needs_index: Callable[[], bool],
         misnames: Callable[[bytes, str], bool],
         sent_metadata: SentMetadata,
     ) -> None:
         self._folder_backoff = FolderBackoff(health_check)
         self._checked_listing = CheckedListing(context)
+        self._learned = Learned(context.clock.steady)
         # Folders whose last look-up failed: when they may be looked up again (steady seconds), and the error.
         self._put_off: dict[str, tuple[float, str]] = {}
         self._ledger = context.ledger
         self._service = context.service
         self._clock = context.clock
         self._meter = context.meter
-        self._longest = longest
-        self._unprocessed_after = unprocessed_after
+        self._longest = waits.longest
+        self._index_lag = waits.index_lag
+        # The least pause of this step: all its assets wait for its newest, so that one search serves them again.
+        self._least_pause = 0.0
+        self._unprocessed_after = waits.unprocessed_after
         self._needs_index = needs_index
         self._misnames = misnames
         self._sent_metadata = sent_metadata
@@ -94,46 +105,69 @@ class Verifier:
     def step(self, least: int = 1) -> Verified:
         """Read back up to a hundred due assets, and more if one of their folders has to be listed.
 
-        Do nothing while fewer than `least` assets are due. A folder whose look-up fails delays only its own assets.
+        Do nothing while fewer than `least` assets are due, and none for a minute. A folder whose look-up fails delays
+        only its own assets.
         Raise ServiceError if the service answers for no folder; then nothing was decided.
         """
         rows = self._ledger.assets.to_verify(self._clock.now(), BATCH)
         rows += self._ledger.assets.never_processed(self._clock.now(), BATCH - len(rows))
-        if len(rows) < least:
+        if not rows or (len(rows) < least and 0 <= self._clock.now() - rows[0].due_at < _OVERDUE):
             return Verified(0, 0)
         needs_index = self._needs_index()
         ids = [row.assetid for row in rows if row.assetid is not None]
-        changes: list[Change] = []
-        unseen: list[FileRow] = []
         # Of one folder: samples of all would be searched for among all files that are queued.
         known = self._ledger.control_samples.read_back_last
         samples = known(_folder_of(rows[0]), _SAMPLES) if needs_index else []
         to_compare = self._sent_metadata.expect(rows)
         searched = [*ids, *(sample.assetid for sample in samples)]
         found = by_id(self._service, searched, self._sent_metadata.look_in_index) if needs_index else {}
-        stored, added = self._in_database(rows, found, to_compare)
+        now = self._clock.now()
+        behind = {row.id for row in rows if needs_index and self._may_be_behind(row, now)}
+        stored, added = self._in_database(rows, found, to_compare, behind)
         rows += added
         now = self._clock.now()
+        waited = (_waited(row, now) for row in rows if row.assetid not in found)
+        self._least_pause = next_look(min(waited, default=0.0), self._longest, self._index_lag * needs_index)
+        changes = []
         for row in rows:
             asset = found.get(row.assetid or "") or stored.get(row.assetid or "")
             if row.state is State.BLOCKED:
                 changes.append(_of_blocked(row, asset, now))
             elif asset is not None:
                 changes.append(self._change(row, asset, now, findable=row.assetid in found, needs_index=needs_index))
+            elif row.id in behind:
+                detail = _NOT_YET if row.seen_at is None else _NOT_FINDABLE
+                changes.append((row, None, {"due_at": self._due(row, now, needs_index=True), "detail": detail}))
             elif _folder_of(row) in self._put_off:
                 changes.append(self._later(row, now))
             else:
-                unseen.append(row)
+                changes.append(self._not_shown(row, now, needs_index=needs_index))
         self._record(changes, now)
         self._sent_metadata.record()
         for row in rows:
             is_new = row.state is State.STORED and row.findable_at is None and row.uploaded_at is not None
             if is_new and row.assetid in found:
                 self._meter.findable(now - row.queued_at)
-        for row in unseen:
-            self._not_shown(row, now)
         wants_audit = needs_index and self._request_audit(samples, found)
         return Verified(len(rows), sum(event is Event.CONFIRMED for _, event, _ in changes), wants_audit)
+
+    def _may_be_behind(self, row: FileRow, now: float) -> bool:
+        """Return whether the index may be behind an upload, so that it says nothing that it does not show the asset.
+
+        It may for the usual lag. An asset that the database showed whole needs nothing but the index for ten minutes.
+        """
+        if row.reason == MISSING or row.state is State.BLOCKED:
+            return False
+        was_whole = row.seen_at is not None and row.unprocessed_id is None and row.unseen_boot is None
+        return 0 <= _waited(row, now) < (UNSEEN_PATIENCE if was_whole else self._index_lag)
+
+    def _due(self, row: FileRow, now: float, *, needs_index: bool, most: float = float("inf")) -> float:
+        """Return when to look for an asset again, in seconds since the epoch, at most `most` seconds from now."""
+        waited = _waited(row, now)
+        pause = self._least_pause
+        if not 0 <= waited <= self._index_lag * needs_index:
+            pause = max(pause, min(most, next_look(waited, self._longest, self._index_lag * needs_index)))
+        return gathered(now + pause, pause)
 
     def _request_audit(self, samples: Sequence[KnownAsset], found: Container[str]) -> bool:
         """Request an audit if the index shows none of the control samples; return True once, until it shows one again.
@@ -144,6 +178,8 @@ class Verifier:
         is_ours = not samples or any(sample.assetid in found for sample in samples)
         asks = not is_ours and not self._has_asked
         self._has_asked = not is_ours
+        if not is_ours:
+            self._learned.forget()
         if asks:
             ask_for_audit(self._ledger, self._clock.now())
             log.warning(
@@ -154,20 +190,20 @@ class Verifier:
         return asks
 
     def _in_database(
-        self, rows: Sequence[FileRow], indexed: Container[str], to_compare: Container[str]
+        self, rows: Sequence[FileRow], indexed: Container[str], to_compare: Container[str], behind: Container[int]
     ) -> tuple[dict[str, Asset], list[FileRow]]:
         """Look up ids that are not `indexed` in their folders: by name if there are few, else by a listing.
 
-        Assets whose metadata is `to_compare` are looked up, too. The cost of a listing depends on the size of the
-        folder, so a listing decides all due assets of the folder. The second value holds the rows that were added for
-        this reason.
+        Rows that the index may be `behind` are left out. Assets whose metadata is `to_compare` are looked up, too. The
+        cost of a listing depends on the size of the folder, so a listing decides all due assets of the folder. The
+        second value holds the rows that were added for this reason.
         """
         found: dict[str, Asset] = {}
         added: list[FileRow] = []
         folders: dict[str, list[FileRow]] = {}
         taken = {row.id for row in rows}
         for row in rows:
-            if row.assetid not in indexed or row.assetid in to_compare:
+            if row.assetid in to_compare if row.assetid in indexed else row.id not in behind:
                 folders.setdefault(_folder_of(row), []).append(row)
         now = self._clock.steady()
         self._put_off = {folder: later for folder, later in self._put_off.items() if later[0] > now}
@@ -212,20 +248,28 @@ class Verifier:
             more = [row for row in due if row.id not in taken] if len(names) > _BY_NAME_AT_MOST else []
             ids |= {row.assetid for row in more if row.assetid is not None}
             self._sent_metadata.expect(more)
-            found.update(of_ids(self._sent_metadata.look(self._checked_listing.listing(folder)), ids))
-            if ids - set(found):
+            decides = any(self._may_decide(row) for row in (*rows, *more))
+            listing = self._checked_listing.listing(folder, paging=None if decides else self._learned.paging)
+            found.update(_until_all(self._sent_metadata.look(listing), ids - set(found)))
+            if ids - set(found) and (decides or not self._learned.shows_unprocessed):
                 # Some releases show unprocessed assets only on request (interface section 4.1).
-                found.update(self._look(folder, "%", ids, available="0"))
+                request = SearchRequest(searchfor="%", folderid=folder, dbdirect=True, available="0")
+                unprocessed = self._learned.unprocessed(every(self._service.search, request))
+                found.update(of_ids(self._sent_metadata.look(unprocessed), ids))
             self._folder_backoff.answered(folder)
         return more
 
     def _record(self, changes: Sequence[Change], now: float) -> None:
+        """Record what this step found, in one commit."""
         self._ledger.assets.apply_all(changes, now)
         # Bind once: binding costs more than a log line that is not written.
         bound = log.bind()
-        for row, event, _ in changes:
+        for row, event, columns in changes:
             if event is Event.CONFIRMED:
                 bound.info("verified", path=printable(row.path), assetid=row.assetid)
+            elif event is Event.UNSEEN:
+                self._meter.doubted()
+                bound.warning("in doubt", path=printable(row.path), assetid=row.assetid, detail=columns["detail"])
 
     def _later(self, row: FileRow, now: float) -> Change:
         """Postpone an asset together with its folder."""
@@ -234,8 +278,13 @@ class Verifier:
         due_at = now + min(max(0.0, until - self._clock.steady()), self._longest)
         return row, None, {"due_at": due_at, "detail": f"cannot be read back: {why}"}
 
-    def _look(self, folder: str, pattern: str, ids: set[str], available: str | None = None) -> dict[str, Asset]:
-        request = SearchRequest(searchfor=pattern, folderid=folder, dbdirect=True, available=available)
+    def _may_decide(self, row: FileRow) -> bool:
+        """Return whether a row is put in doubt, and may be sent again, if this look-up does not show its asset."""
+        waited = self._clock.steady() - (row.unseen_first or 0.0)
+        return row.reason == MISSING or (row.unseen_boot == self._clock.boot() and waited >= UNSEEN_PATIENCE)
+
+    def _look(self, folder: str, pattern: str, ids: set[str]) -> dict[str, Asset]:
+        request = SearchRequest(searchfor=pattern, folderid=folder, dbdirect=True)
         return of_ids(self._sent_metadata.look(every(self._service.search, request)), ids)
 
     def _change(self, row: FileRow, asset: Asset, now: float, *, findable: bool, needs_index: bool) -> Change:
@@ -263,10 +312,10 @@ class Verifier:
             columns |= {"verified_at": now, "reason": None, "detail": None} | self._kind_of(row, asset)
             columns |= self._sent_metadata.of_adopted(row)
             return row, Event.CONFIRMED, columns
-        columns["due_at"] = now + next_look(now - (row.uploaded_at or row.queued_at), self._longest)
+        columns["due_at"] = self._due(row, now, needs_index=needs_index)
         if reading is Reading.NOT_YET:
             return self._not_processed(row, columns | {"detail": difference}, now)
-        return row, None, columns | {"detail": "stored, and not findable through the index yet"}
+        return row, None, columns | {"detail": _NOT_FINDABLE}
 
     def _not_processed(self, row: FileRow, columns: dict[str, Any], now: float) -> Change:
         """Count an answered look-up that showed an asset unprocessed; block the file if this has lasted too long."""
@@ -321,7 +370,7 @@ class Verifier:
         noted: dict[str, Any] = {} if row.filetype else {"filetype": kind}
         return noted | {"drift": "unread"} if kind and self._misnames(row.path, kind) else noted
 
-    def _not_shown(self, row: FileRow, now: float) -> None:
+    def _not_shown(self, row: FileRow, now: float, *, needs_index: bool) -> Change:
         """Count an answered look-up that did not show an id; after ten minutes of such look-ups, doubt the file."""
         steady = self._clock.steady()
         kept = Grace(row.unseen_boot or "", row.unseen_first or 0.0, row.unseen_last or 0.0)
@@ -329,25 +378,15 @@ class Verifier:
         gap = max(UNSEEN_PATIENCE / 2, 3 * self._longest)
         grace = kept.answered(steady, steady, self._clock.boot(), UNSEEN_PATIENCE, gap=gap)
         if grace.over(UNSEEN_PATIENCE):
-            if self._judge_elsewhere(row, now):
-                return
-            was = f"the service gave the id {row.assetid} but"
-            if row.id_from == "adopted":
-                was = f"the asset {row.assetid} was found in the service, which"
-            detail = f"{was} has not shown it for {UNSEEN_PATIENCE / 60:.0f} minutes"
-            self._ledger.assets.unseen(row, detail, now)
-            self._meter.doubted()
-            log.warning("in doubt", path=printable(row.path), assetid=row.assetid, detail=detail)
-            return
-        due = now + min(next_look(now - (row.uploaded_at or row.queued_at), self._longest), UNSEEN_PATIENCE / 4)
-        columns = {
+            return self._judge_elsewhere(row, now, needs_index=needs_index)
+        return row, None, {
             "unseen_boot": grace.boot, "unseen_first": grace.first, "unseen_last": grace.last,
-            "due_at": due, "detail": "missing, and looked for again" if row.reason == MISSING else _NOT_YET,
+            "due_at": self._due(row, now, needs_index=needs_index, most=UNSEEN_PATIENCE / 4),
+            "detail": "missing, and looked for again" if row.reason == MISSING else _NOT_YET,
         }  # fmt: skip
-        self._ledger.assets.apply_all([(row, None, columns)], now)
 
-    def _judge_elsewhere(self, row: FileRow, now: float) -> bool:
-        """Look up an asset in all folders and judge it there; return True if it was found or the look-up failed."""
+    def _judge_elsewhere(self, row: FileRow, now: float, *, needs_index: bool) -> Change:
+        """Look up an asset in all folders and judge it there; doubt the file if no folder shows the asset."""
         try:
             shown = named(self._service, names_of(self._ledger, row))
             asset = next((asset for asset in shown if asset.id == row.assetid), None)
@@ -358,14 +397,30 @@ class Verifier:
                 detail=str(error),
                 next=f"again in {self._longest:.0f} s",
             )
-            later = {"due_at": now + self._longest, "detail": f"it cannot be looked up in all folders: {error}"}
-            self._ledger.assets.apply_all([(row, None, later)], now)
-            return True
-        if asset is None:
-            return False
-        change = self._change(row, asset, now, findable=False, needs_index=self._needs_index())
-        self._record([change], now)
-        return True
+            detail = f"it cannot be looked up in all folders: {error}"
+            return row, None, {"due_at": now + self._longest, "detail": detail}
+        if asset is not None:
+            return self._change(row, asset, now, findable=False, needs_index=needs_index)
+        was = f"the service gave the id {row.assetid} but"
+        if row.id_from == "adopted":
+            was = f"the asset {row.assetid} was found in the service, which"
+        return row, Event.UNSEEN, {"detail": f"{was} has not shown it for {UNSEEN_PATIENCE / 60:.0f} minutes"}
+
+
+def _until_all(assets: Iterator[Asset], ids: Collection[str]) -> dict[str, Asset]:
+    """Return the assets that have one of the ids; stop reading, and asking for pages, once all are shown."""
+    found: dict[str, Asset] = {}
+    for asset in assets:
+        if asset.id in ids:
+            found[asset.id] = asset.bare()
+            if len(found) == len(ids):
+                break
+    return found
+
+
+def _waited(row: FileRow, now: float) -> float:
+    """Return the seconds since the upload, or since the file was queued if its asset was adopted."""
+    return now - (row.uploaded_at or row.queued_at)
 
 
 def _of_blocked(row: FileRow, asset: Asset | None, now: float) -> Change:

@@ -23,6 +23,9 @@ def waiting(make_world):
         for number in range(count):
             world.write(f"{number}", f"content {number}".encode())
         world.scan_and_send()
+        now = world.clock.now()
+        seen = [(row, None, {"seen_at": now}) for row in world.ledger.reports.files()]
+        world.ledger.assets.apply_all(seen, now)
         world.live(2)
         return world
 

@@ -304,7 +304,7 @@ def test_next_upload_of_the_file_waits_anew(stuck):
 def test_open_attempt_of_a_shown_id_is_closed(stuck):
     world = stuck()
     hidden = world.service.assets.pop(world.row("a.jpg").assetid)
-    world.live(700)
+    world.live(850)
     assert world.row("a.jpg").state in (State.IN_DOUBT, BLOCKED)
     world.service.assets[hidden.id] = hidden
     world.ask(Retry((b"a.jpg",)))

@@ -28,8 +28,8 @@ def sent(make_world):
 
 
 def test_unfindable_asset_is_not_verified(sent):
-    world = sent(service={"index_lag": 30.0})
-    world.live(25)
+    world = sent(service={"index_lag": 30.0, "index_call": "noop"}, schedule={"index": "20s"})
+    world.live(28)
     assert (world.row("0").state, world.row("0").detail) == (STORED, "stored, and not findable through the index yet")
     assert world.row("0").seen_at is not None
     world.live(30)
@@ -46,7 +46,7 @@ def test_without_index_stored_is_verified(sent, said):
 
 
 def test_unprocessed_asset_waits(sent):
-    world = sent(service={"processing": 40.0})
+    world = sent(service={"processing": 40.0}, schedule={"index": "20s"})
     world.live(35)
     assert (world.row("0").state, world.row("0").detail) == (STORED, "the service has not processed it yet")
     world.live(40)
@@ -78,12 +78,18 @@ def test_index_shows_asset_in_other_folder(sent):
     assert "folder F9" in world.row("0").detail
 
 
+def live_while_stored(world) -> None:
+    until = world.clock.steady() + 800
+    while world.row("0").state is STORED and world.clock.steady() < until:
+        world.live(1)
+
+
 def test_never_shown_id_is_blocked_at_last(sent):
     world = sent()
     hidden = world.service.assets.popitem()[1]
-    world.live(590)
+    world.live(660)
     assert (world.row("0").state, world.row("0").detail) == (STORED, "the service does not show it yet")
-    world.live(60)
+    live_while_stored(world)
     assert (world.row("0").state, world.row("0").assetid) == (IN_DOUBT, hidden.id)
     world.live(60)
     row = world.row("0")
@@ -94,7 +100,7 @@ def test_never_shown_id_is_blocked_at_last(sent):
 def test_id_shown_after_doubt_is_verified(sent):
     world = sent()
     assetid, hidden = world.service.assets.popitem()
-    world.live(640)
+    live_while_stored(world)
     assert world.row("0").state is IN_DOUBT
     world.service.assets[assetid] = hidden
     world.live(30)
@@ -131,6 +137,33 @@ def test_a_hundred_files_cost_one_call(sent):
     world.service.searches.clear()
     verified = world.site.verifier.step()
     assert (verified.looked, verified.confirmed, len(world.service.searches)) == (100, 100, 1)
+
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        pytest.param({}, id="all are findable"),
+        pytest.param({"index_lag": None}, id="none is findable"),
+        pytest.param({"index_lag": None, "processing": 1e6}, id="none is processed"),
+        pytest.param({"assets": {}}, id="none is shown"),
+    ],
+)
+@pytest.mark.parametrize("waited", [0, 100])
+def test_a_step_is_one_commit(sent, clock, service, waited):
+    world = sent(100, upload={"workers": "4"})
+    commits = world.ledger.store._commits
+    for name, value in service.items():
+        setattr(world.service, name, value)
+    if service:
+        for asset in world.service.assets.values():
+            asset.indexed_at, asset.processed_at = None, clock.now() + world.service.processing - 1
+    clock.advance(waited)
+    # The first asset whose name is read back is recorded for its folder.
+    world.ledger.folder_listings.named("F1", kept=True)
+    world.site.verifier._names["F1"] = True
+    before = commits.count
+    assert world.site.verifier.step().looked == 100
+    assert commits.count - before == 1
 
 
 def test_a_failed_answer_decides_nothing(sent):
@@ -403,9 +436,9 @@ def test_failed_global_lookup_doubts_no_id(make_world):
             raise ServiceUnreachable("no answer in time")
 
     world.service.during_search = fail
-    world.live(660, tick=2)
+    world.live(800, tick=2)
     assert "cannot be looked up in all folders" in world.row("a.jpg").detail
-    world.live(900, tick=2)
+    world.live(760, tick=2)
     assert (world.row("a.jpg").state, len(world.service.posts)) == (STORED, 1)
     assert 1 < len(asked) < 20
     world.service.during_search = lambda _request: None
