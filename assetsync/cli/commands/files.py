@@ -1,7 +1,9 @@
 """`assetsync files`: list the files of the ledger, one line a path, and the fields that other commands show too."""
 
+import fnmatch
+import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 
 import click
@@ -12,9 +14,11 @@ from assetsync.config import SiteConfig
 from assetsync.errors import UnknownPath
 from assetsync.ledger.folders import Hold
 from assetsync.ledger.metadata_drift import drift_of
+from assetsync.ledger.path_search import folded
 from assetsync.ledger.reports import Finding, LedgerView, view_ledger
 from assetsync.ledger.rows import FileRow
 from assetsync.model import State
+from assetsync.status.file_sentences import error_of
 from assetsync.text import moment, printable, runnable
 
 FILE_KEYS = (
@@ -29,20 +33,6 @@ FILE_KEYS = (
     "uploaded_at",
     "verified_at",
 )
-
-
-def error_of(row: FileRow, holds: dict[str, Hold]) -> str | None:
-    """Return what is wrong with a version; None if nothing is wrong or it only waits to be sent.
-
-    `holds` maps the destination folders that are held back to their holds.
-    """
-    if row.state in (State.BLOCKED, State.IN_DOUBT):
-        return row.detail or row.reason or str(row.state)
-    if row.state is State.QUEUED:
-        if row.destfolderid in holds:
-            return f"the folder {row.destfolderid} is held back: {holds[row.destfolderid].detail}"
-        return row.detail or row.reason
-    return None
 
 
 def named(path: bytes | None, name: str | None) -> str:
@@ -87,16 +77,22 @@ _REST = (State.SUPERSEDED, State.GONE)
     help=f"Only files in this state: {', '.join(State)}.",
 )
 @click.option("--reason", metavar="WORD", help="Only files with this reason, such as sidecar or empty_file.")
+@click.option(
+    "--name",
+    metavar="GLOB",
+    help="Only files whose name, or with a slash whose path, matches, such as 'IMG_00*.jpg'; case does not matter.",
+)
 @click.option("--all", "history", is_flag=True, help="Also list earlier versions and vanished files.")
 @with_limit
 @with_json("Print one object a line.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-def command(
+def command(  # noqa: PLR0913 - one for each option
     config: SiteConfig,
     paths: tuple[str, ...],
     *,
     state: str | None,
     reason: str | None,
+    name: str | None,
     history: bool,
     limit: int,
     as_json: bool,
@@ -115,6 +111,7 @@ def command(
       assetsync files --config hq.yaml
       assetsync files --config hq.yaml --state blocked --reason sidecar
       assetsync files --config hq.yaml photos/2026 docs/letter.pdf
+      assetsync files --config hq.yaml --name 'IMG_00*'
       assetsync files --config hq.yaml --json --all | jq -r 'select(.assetid) | .assetid'
     """
     wanted = None if state is None else State(state)
@@ -123,6 +120,8 @@ def command(
         none = True
         rows = chosen(ledger, config, paths, wanted, history=history or wanted in _REST)
         rows = (row for row in rows if reason is None or row.reason == reason)
+        if name is not None:
+            rows = filter(_named_like(name), rows)
         for row in first_of(rows, limit, as_json=as_json):
             none = False
             if as_json:
@@ -132,7 +131,7 @@ def command(
             shown = [f"({runnable(printable(error))})"] if error else []
             write_parts(f"{row.state:<10}  {row.assetid or '-':<32}", printable(row.path), *shown)
         if none:
-            if not (paths or state or reason):
+            if not (paths or state or reason or name):
                 note("the ledger knows no file yet")
             else:
                 note(
@@ -140,6 +139,13 @@ def command(
                     if history
                     else "no file matches: --all also searches earlier versions"
                 )
+
+
+def _named_like(glob: str) -> Callable[[FileRow], bool]:
+    """Return whether a file's name, or its path if there is a slash in it, matches a shell pattern."""
+    pattern = re.compile(fnmatch.translate(folded(glob)))
+    has_folder = "/" in glob
+    return lambda row: bool(pattern.match(folded(row.path if has_folder else row.path.rpartition(b"/")[2])))
 
 
 def chosen(
