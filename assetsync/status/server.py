@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import Any
@@ -38,6 +39,9 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 
 Answers = Mapping[str, Callable[[], Reply]]
+Questions = Mapping[str, Callable[[str], Reply]]
+"""The answers, by path, that depend on the query of the address: what follows `?`, not decoded."""
+_NONE: Questions = {}
 
 
 class Hosts:
@@ -74,9 +78,10 @@ class Server:
     `again` seconds.
     """
 
-    def __init__(self, listen: Listen, answers: Answers, *, again: float = 60.0) -> None:
+    def __init__(self, listen: Listen, answers: Answers, questions: Questions = _NONE, *, again: float = 60.0) -> None:
         self._listen = listen
         self._answers = answers
+        self._questions = questions
         self._again = again
         self._stop = threading.Event()
         self._tried = threading.Event()
@@ -121,7 +126,7 @@ class Server:
     def _bind(self) -> str | None:
         """Bind the address; return the reason if that fails, else None."""
         try:
-            self._bound = _Bound(self._listen, self._answers)
+            self._bound = _Bound(self._listen, self._answers, self._questions)
         except OSError as error:
             return error.strerror or str(error)
         except UnicodeError:
@@ -138,12 +143,13 @@ class _Bound(socketserver.ThreadingTCPServer):
     request_queue_size = 128
     timeout = _POLL
 
-    def __init__(self, listen: Listen, answers: Answers) -> None:
+    def __init__(self, listen: Listen, answers: Answers, questions: Questions) -> None:
         family, _, _, _, address = socket.getaddrinfo(
             listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         self.address_family = family
         self.answers = answers
+        self.questions = questions
         self.hosts = Hosts(listen.host)
         # Oldest first; the value is since when it waits for its client, None while its answer is being made.
         self._open: dict[socket.socket, float | None] = {}
@@ -240,7 +246,9 @@ class _Handler(BaseHTTPRequestHandler):
         if not self.server.hosts.accept(self.headers.get_all("Host", []), local):
             text = "this host name is not accepted: use the address, localhost, or the name in status.listen"
             return _sentence(HTTPStatus.MISDIRECTED_REQUEST, text)
-        make = self.server.answers.get(self.path.partition("?")[0])
+        path, _, query = self.path.partition("?")
+        ask = self.server.questions.get(path)
+        make = self.server.answers.get(path) if ask is None else partial(ask, query)
         if make is None:
             return _sentence(HTTPStatus.NOT_FOUND, "there is no such page; / has links to all others")
         try:
