@@ -40,6 +40,21 @@ class Wanted(StrEnum):
     OUTSIDE = "outside"
 
 
+class NextTry(NamedTuple):
+    """The next automatic step for a version: its earliest time (seconds since the epoch), and what it waits for.
+
+    `reason` is a word and `why` a sentence, both None if it only waits for its time. `is_timed` is False if nobody
+    knows when the wait ends. `most_before` is the maximum number of files that are sent before it
+    (`QueueFolders.most_before`), None if it waits for more than its turn.
+    """
+
+    at: float
+    reason: str | None = None
+    why: str | None = None
+    is_timed: bool = True
+    most_before: int | None = None
+
+
 class FileStat(NamedTuple):
     """The facts of a file that distinguish its versions without reading it; times in nanoseconds."""
 

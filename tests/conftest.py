@@ -31,6 +31,7 @@ _NEEDED = 2 * 1024**3
 _made: list[str] = []
 
 _ONE_WORKER = (
+    "tests/browser/test_files_page.py",
     "tests/browser/test_page.py",
     "tests/independent/test_mirror.py",
     "tests/soak/test_soak.py",

@@ -111,6 +111,7 @@ def test_omitted_settings_have_defaults(make_config):
             "metadata_fields": {"img": None, "vid": None, "aud": None, "doc": None, "other": None},
             "custom_fields": {},
             "kinds": {},
+            "asset_url": None,
         },
         "ignore": (),
         "watch": {"mode": "auto", "settle": 5.0, "sidecar_wait": 0.0, "follow_symlinks": False},
@@ -467,6 +468,9 @@ MISTAKES = [
     (changed("  base_url: https://dam.example.com/razuna\n", ""), "line 3: service.base_url: it is missing: add it"),
     (changed("folders:", "  conect_timeout: 3s\nfolders:"), "line 6: service.conect_timeout: this key is unknown: di"),
     (changed("folders:", "  read_timeout: 0\nfolders:"), "line 6: service.read_timeout: it must be longer than 0: wri"),
+    (changed("folders:", "  asset_url: https://x/a\nfolders:"), "line 6: service.asset_url: it must hold {assetid"),
+    (changed("folders:", "  asset_url: https://{assetid}.x/\nfolders:"), "line 6: service.asset_url: it must name a"),
+    (changed("folders:", "  asset_url: 'javascript:{assetid}'\nfolders:"), "line 6: service.asset_url: it must begin"),
     (changed("folders:", "  credential: key\nfolders:"), "line 6: service.credential: it is not an accepted value"),
     (changed("folders:", "  api_key_file: hq.key\nfolders:"), "line 6: service.api_key_file: it must be an absolute p"),
     (changed("folders:", "  proxy: socks5://x\nfolders:"), "line 6: service.proxy: it must begin with https:// or htt"),
@@ -887,8 +891,9 @@ def test_the_example_loads_as_it_is():
 def test_example_loads_with_comments_enabled(make_file):
     text, count = re.subn(r"(?m)^( *)#([a-z_]+: )", r"\1\2", EXAMPLE.read_text())
     config = load_config(make_file(text), {})
-    assert count == 11
+    assert count == 12
     assert config.folders[0].settle == 600.0
+    assert config.service.asset_url == "https://dam.example.com/razuna/index.cfm?fa=c.asset&id={assetid}"
     assert config.service.proxy == "http://proxy.example.com:3128"
     assert config.folders[0].upload.redirecttoparams == "source=assetsync&site=hq"
 

@@ -23,12 +23,12 @@ from assetsync.ledger.folders import Hold
 from assetsync.ledger.ledger import Ledger, read_ledger
 from assetsync.ledger.reports import Brake
 from assetsync.ledger.rows import AttemptRow, FileRow
-from assetsync.model import Mapping, State, Wanted
+from assetsync.model import Mapping, NextTry, State, Wanted
 from assetsync.parts import make_preview, make_tree
 from assetsync.sync.brakes import subject_of
 from assetsync.sync.intake.sidecars import Sidecars
 from assetsync.sync.upload.kinds import Kinds
-from assetsync.sync.upload.next_try import NextTry, Waits, next_try
+from assetsync.sync.upload.next_try import Waits, next_try
 from assetsync.text import amount, decoded, moment, printable
 
 _ATTEMPTS = 20

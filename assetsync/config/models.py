@@ -34,6 +34,7 @@ from assetsync.config.schedule import Due, Interval, cron
 from assetsync.config.values import (
     Absolute,
     Address,
+    AssetAddress,
     BelowRoot,
     Duration,
     Grace,
@@ -161,6 +162,8 @@ class Service(Section):
     kinds: Annotated[dict[Annotated[str, AfterValidator(ending)], Kind], BeforeValidator(_by_ending)] = Field(
         default_factory=dict
     )
+
+    asset_url: AssetAddress | None = None
 
     @field_validator("base_url", "upload_url", mode="before")
     @classmethod

@@ -155,6 +155,10 @@ def _time_of_day(hour: str, minute: str) -> time:
     return time(0, 0) if (hour, minute) == ("24", "00") else time(int(hour), int(minute))
 
 
+ASSETID = "{assetid}"
+"""What stands for the id of an asset in `service.asset_url`."""
+
+
 class Listen(NamedTuple):
     """The address on which the status page listens; an IPv6 address has no brackets.
 
@@ -248,6 +252,16 @@ def web_address(value: object) -> str:
     return _split(value).geturl()
 
 
+def asset_address(value: object) -> str:
+    """Return the address of an asset's page in the service: http(s), with `{assetid}` once, behind the host."""
+    address, parts = str(value), _split(value)
+    if address.count(ASSETID) != 1:
+        raise Unusable("it must hold {assetid} once", "write {assetid} in place of the id of an asset")
+    if ASSETID in parts.netloc or "@" in parts.netloc:
+        raise Unusable("it must name a host without a user or an id", "write {assetid} behind the host")
+    return address
+
+
 def absolute(value: object) -> Path:
     """Return an absolute path; `.` and `//` are removed, `..` is refused because a link would change its meaning."""
     if isinstance(value, Path):
@@ -293,4 +307,9 @@ UploadWindow = Annotated[Window, BeforeValidator(window), _written(_WINDOW.patte
 Address = Annotated[Listen, BeforeValidator(listen), _written(rf"({_AUTO}|{_LISTEN.pattern})")]
 Absolute = Annotated[Path, BeforeValidator(absolute), WithJsonSchema({"type": "string", "pattern": "^/"})]
 WebAddress = Annotated[str, BeforeValidator(web_address), WithJsonSchema({"type": "string", "pattern": "^https?://"})]
+AssetAddress = Annotated[
+    str,
+    BeforeValidator(asset_address),
+    WithJsonSchema({"type": "string", "pattern": r"^https?://[^/@]+/.*\{assetid\}"}),
+]
 BelowRoot = Annotated[str, BeforeValidator(below_root)]

@@ -32,8 +32,10 @@ from assetsync.daemon.systemd import RELOAD, STOP, Notifier, Signals
 from assetsync.daemon.work import Work
 from assetsync.errors import ConfigError, LedgerBusy, LedgerDamaged, LedgerError, LedgerUnwritable, OutOfResources
 from assetsync.ledger.ledger import Ledger, open_ledger
+from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import PageAddress, Refusal
 from assetsync.log import log_uncaught, redact
+from assetsync.model import NextTry
 from assetsync.notify.notifications import Notifications, current_problems
 from assetsync.parts import make_service
 from assetsync.status.board import Board
@@ -43,6 +45,7 @@ from assetsync.status.server import Server
 from assetsync.status.site_status import Live
 from assetsync.sync.context import Heartbeat
 from assetsync.sync.runtime_state import RuntimeState
+from assetsync.sync.upload.next_try import Waits, next_try
 
 log = structlog.get_logger(__name__)
 
@@ -188,10 +191,12 @@ class Daemon:
         if schedule is None:
             return
         live = partial(self._live, site, work, schedule, self.clock.now())
-        board = Board(self._config, ledger, self.clock, metrics, live)
+        following = partial(self._next_try, ledger, schedule)
+        board = Board(self._config, ledger, self.clock, metrics, live, next_try=following)
         server = self._once_usable(lambda: self._server(board, ledger), notifications)
         stops = [schedule.stop] if server is None else [server.stop, schedule.stop]
         loops += [self._loop("notify", notifications.step, lack)] if notifications else []
+        loops += [] if server is None else [self._loop("paths", board.index_paths, lack)]
         try:
             for loop in loops:
                 loop.start()
@@ -207,6 +212,7 @@ class Daemon:
             raise
         finally:
             self._shut_down(site, work, loops, stops, end_searches)
+            board.close()
             if self._failure is not None:
                 notifications.ended(self._failure)
 
@@ -220,13 +226,22 @@ class Daemon:
             late=tuple(self._pulse.late()),
             settling=len(site.settling),
             adopted=site.context.progress.read().adopted,
+            sent=site.context.progress.sent(),
         )
 
     def _server(self, board: Board, ledger: Ledger) -> Server | None:
         listen, before = self._config.status.listen, ledger.runs.page()
         if listen is None:
             return None
-        return Server(listen, board.answers(), kept=0 if before is None else before.port)
+        return Server(listen, board.answers(), board.questions(), kept=0 if before is None else before.port)
+
+    def _next_try(self, ledger: Ledger, schedule: Schedule, row: FileRow) -> NextTry | None:
+        """Return the next automatic step for a version, without a look at the tree; the page's threads call this."""
+        now, runs = self.clock.now(), schedule.next_runs()
+        read_back = min((runs[job] for job in ("index", "verify") if job in runs), default=None)
+        brakes, holds, pause = ledger.reports.brakes(), ledger.reports.holds(now), ledger.runs.pause_at_hand()
+        waits = Waits(self._config, ledger, now, brakes, holds, True, pause, None, lambda: read_back)
+        return next_try(row, waits)
 
     def _watch_over(
         self, board: Board, ledger: Ledger, runtime_state: RuntimeState, schedule: Schedule, server: Server | None

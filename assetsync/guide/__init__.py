@@ -31,8 +31,8 @@ _DOCUMENT = """<!doctype html>
 </html>
 """
 _TASKS = (
-    *("first-site", "metadata", "metadata-drift", "daemon-and-systemd", "monitoring", "troubleshooting"),
-    *("moving-and-restoring", "scale", "promises-and-evidence"),
+    *("first-site", "for-editors", "metadata", "metadata-drift", "daemon-and-systemd", "monitoring"),
+    *("troubleshooting", "moving-and-restoring", "scale", "promises-and-evidence"),
 )
 """The pages that help with a task, in the order of need; the others are for reference."""
 _LINK = re.compile(r"([a-z-]+)\.md(#.*)?")

@@ -171,7 +171,10 @@ class Queue:
                 **(NOT_INDEXED if _rests(old) else {}),
             )  # fmt: skip
 
-        return self._store.write(work)
+        state = self._store.write(work)
+        if state is not None:
+            self._store.moved.append(old.id)
+        return state
 
     def adopt(self, row: FileRow, assetid: str, md5: str, meta_digest: str, now: float) -> bool:
         """Record an asset of equal content that no live row owns, and that is in the folder without an upload.

@@ -218,9 +218,15 @@ class Reports:
         sql = f"SELECT {FILE_COLUMNS} FROM files WHERE {where}(path, id) > (?, ?) ORDER BY path, id LIMIT ?"
         return (file_row(row) for row in self._store.pages(sql, "path, id", (under or b"", 0), *values))
 
-    def of_path(self, path: bytes) -> list[FileRow]:
-        """Return all versions of a path, the current version first."""
-        return files_where(self._store, "path = ? ORDER BY wanted = 'yes' DESC, id DESC", path)
+    def of_path(self, path: bytes, limit: int = -1) -> list[FileRow]:
+        """Return up to `limit` versions of a path (negative: all), the current version first."""
+        return files_where(self._store, "path = ? ORDER BY wanted = 'yes' DESC, id DESC LIMIT ?", path, limit)
+
+    def of_asset(self, assetid: str) -> list[FileRow]:
+        """Return the versions with an asset, the live version first; the versions at rest from the newest on."""
+        live = files_where(self._store, "assetid = ? AND state NOT IN ('superseded', 'gone')", assetid)
+        rests = "assetid = ? AND state IN ('superseded', 'gone') ORDER BY id DESC"
+        return [*live, *files_where(self._store, rests, assetid)]
 
     def asset_before(self, row: FileRow) -> str | None:
         """Return the asset of an earlier version of a row's path, None without one."""

@@ -8,14 +8,18 @@ import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache, partial
+from urllib.parse import parse_qs
 
 from assetsync import guide
 from assetsync.config import SiteConfig
 from assetsync.errors import LedgerError
 from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.rows import FileRow
 from assetsync.log import redact
-from assetsync.model import Clock
+from assetsync.model import Clock, NextTry
 from assetsync.status.document import as_object
+from assetsync.status.file_page import FilePage
+from assetsync.status.find import FindPage
 from assetsync.status.metrics import CONTENT_TYPE, Metrics
 from assetsync.status.page import Page, policy
 from assetsync.status.site_status import Level, Live, SiteStatus, read_status
@@ -25,6 +29,12 @@ _FRESH_SECONDS = 1.0
 _SPARING = 20
 _PATIENCE = 2.0
 _STALE = 60.0
+
+_INDEX_EVERY = 5.0
+_INDEX_PAUSE = 4.0
+"""How much longer than a step of indexing the pause after it takes, so that the start of a large site stays quick."""
+
+_MOST_FIELDS = 8
 
 _ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><circle cx="16" cy="16" r="13" fill="{}"/>'
@@ -62,7 +72,14 @@ class Board:
     """The answers of one site; any thread may call it."""
 
     def __init__(
-        self, config: SiteConfig, ledger: Ledger, clock: Clock, metrics: Metrics, live: Callable[[], Live]
+        self,
+        config: SiteConfig,
+        ledger: Ledger,
+        clock: Clock,
+        metrics: Metrics,
+        live: Callable[[], Live],
+        *,
+        next_try: Callable[[FileRow], NextTry | None],
     ) -> None:
         self._config = config
         self._ledger = ledger
@@ -70,6 +87,9 @@ class Board:
         self._metrics = metrics
         self._live = live
         self._page = Page()
+        self._find = FindPage(ledger, bytes(config.root))
+        self._file = FilePage(config, ledger, next_try)
+        self._searches = threading.Lock()
         self._lock = threading.Lock()
         self._kept: SiteStatus | None = None
         self._kept_until = 0.0
@@ -107,6 +127,42 @@ class Board:
             **{f"/guide/{topic}": partial(guide_page, page) for topic, page in guide.pages().items()},
         }
 
+    def questions(self) -> dict[str, Callable[[str], Reply]]:
+        """Return the function for each path whose answer depends on the query; raise as those of `answers` do."""
+        return {"/files": self._as_files, "/file": self._as_file}
+
+    def index_paths(self) -> float:
+        """Index some paths for the search; return the seconds to wait before the next call. Raise LedgerError."""
+        began = self._clock.steady()
+        if not self._find.search.step():
+            return _INDEX_EVERY
+        return _INDEX_PAUSE * (self._clock.steady() - began)
+
+    def close(self) -> None:
+        """Drop the index of the search."""
+        self._find.search.close()
+
+    def _as_files(self, query: str) -> Reply:
+        return self._found(200, asked=_value_of(query, "q").decode("utf-8", "replace"))
+
+    def _as_file(self, query: str) -> Reply:
+        path = _value_of(query, "path")
+        text = self._file.render(path, self._clock.now())
+        if text is None:
+            return self._found(404, unknown=path or None)
+        return Reply(200, "text/html; charset=utf-8", text.encode(), self._file.policy)
+
+    def _found(self, status: int, *, asked: str = "", unknown: bytes | None = None) -> Reply:
+        # One search at a time: many at once would take the processor from the uploads.
+        if not self._searches.acquire(timeout=_PATIENCE):
+            raise LedgerError("the search is busy", hint="try again in a moment")
+        try:
+            now, sent = self._clock.now(), self._live().sent
+            text = self._find.render(self._config.site, asked, now, sent, unknown=unknown)
+        finally:
+            self._searches.release()
+        return Reply(status, "text/html; charset=utf-8", text.encode(), self._find.policy)
+
     def _as_page(self) -> Reply:
         text = redact(self._page.render(self.status(), self._live(), self._clock.now()))
         return Reply(200, "text/html; charset=utf-8", text.encode(), self._page.policy)
@@ -129,3 +185,12 @@ class Board:
         late = self._live().late
         text = f"late: {', '.join(late)}\n" if late else "ok\n"
         return Reply(503 if late else 200, "text/plain; charset=utf-8", text.encode())
+
+
+def _value_of(query: str, name: str) -> bytes:
+    """Return the first value of a field in a query, b"" without one."""
+    try:
+        fields = parse_qs(query, errors="surrogateescape", max_num_fields=_MOST_FIELDS)
+    except ValueError:
+        return b""
+    return fields.get(name, [""])[0].encode("utf-8", "surrogateescape")

@@ -152,15 +152,16 @@ class Page:
         folder = resources("assetsync.status") / "templates"
         style, script = ((folder / name).read_text("utf-8") for name in ("page.css", "page.js"))
         self._parts = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 - the package's own files
-        self._template = _template((folder / "page.html").read_text("utf-8"))
-        self.policy = f"{policy(style)}; script-src '{_hash(script)}'; connect-src 'self'"
+        self._template = template((folder / "page.html").read_text("utf-8"))
+        self.policy = policy(style, script)
 
     def render(self, status: SiteStatus, live: Live, now: float) -> str:
         """Return the document; ages are counted up to `now`, in seconds since the epoch."""
         return self._template.render(**self._parts, **_said(status, live, now))
 
 
-def _template(text: str) -> Template:
+def template(text: str) -> Template:
+    """Return a template that escapes every value, with the filters of the pages."""
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
@@ -343,11 +344,17 @@ def _shown(text: str | bytes) -> str:
     return redact(runnable(printable(text)))
 
 
-def policy(style: str) -> str:
-    """Return the Content-Security-Policy of a document that contains this style, and nothing that runs."""
+def policy(style: str, script: str | None = None) -> str:
+    """Return the Content-Security-Policy of a document that contains this style, and this script if it has one.
+
+    A document with a script may read this server, and has a form that asks it.
+    """
+    own = "form-action 'none'"
+    if script is not None:
+        own = f"form-action 'self'; script-src '{_hash(script)}'; connect-src 'self'"
     return (
-        f"default-src 'none'; style-src '{_hash(style)}'; img-src 'self'; base-uri 'none'; form-action 'none';"
-        " frame-ancestors 'none'"
+        f"default-src 'none'; style-src '{_hash(style)}'; img-src 'self'; base-uri 'none'; frame-ancestors 'none';"
+        f" {own}"
     )
 
 

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import Any
@@ -42,6 +43,9 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 
 Answers = Mapping[str, Callable[[], Reply]]
+Questions = Mapping[str, Callable[[str], Reply]]
+"""The answers, by path, that depend on the query of the address: what follows `?`, not decoded."""
+_NONE: Questions = {}
 
 
 class Hosts:
@@ -78,11 +82,14 @@ class Server:
     `again` seconds. Port 0 takes the port `kept`, which the site had before, or another one that is free.
     """
 
-    def __init__(self, listen: Listen, answers: Answers, *, again: float = 60.0, kept: int = 0) -> None:
+    def __init__(
+        self, listen: Listen, answers: Answers, questions: Questions = _NONE, *, again: float = 60.0, kept: int = 0
+    ) -> None:
         self.trouble: str | None = None
         """Why the address cannot be bound; None if it is bound, or was not tried yet."""
         self._listen = listen
         self._answers = answers
+        self._questions = questions
         self._again = again
         self._ports = [listen.port] if listen.port else [*([kept] if kept else []), *_FREE_PORTS, 0]
         self._stop = threading.Event()
@@ -137,7 +144,7 @@ class Server:
         trouble = ""
         for port in self._ports:
             try:
-                self._bound = _Bound(Listen(self._listen.host, port), self._answers)
+                self._bound = _Bound(Listen(self._listen.host, port), self._answers, self._questions)
             except OSError as error:
                 trouble = error.strerror or str(error)
                 if error.errno != errno.EADDRINUSE:
@@ -158,12 +165,13 @@ class _Bound(socketserver.ThreadingTCPServer):
     request_queue_size = 128
     timeout = _POLL
 
-    def __init__(self, listen: Listen, answers: Answers) -> None:
+    def __init__(self, listen: Listen, answers: Answers, questions: Questions) -> None:
         family, _, _, _, address = socket.getaddrinfo(
             listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         self.address_family = family
         self.answers = answers
+        self.questions = questions
         self.hosts = Hosts(listen.host)
         # Oldest first; the value is since when it waits for its client, None while its answer is being made.
         self._open: dict[socket.socket, float | None] = {}
@@ -260,7 +268,9 @@ class _Handler(BaseHTTPRequestHandler):
         if not self.server.hosts.accept(self.headers.get_all("Host", []), local):
             text = "this host name is not accepted: use the address, localhost, or the name in status.listen"
             return _sentence(HTTPStatus.MISDIRECTED_REQUEST, text)
-        make = self.server.answers.get(self.path.partition("?")[0])
+        path, _, query = self.path.partition("?")
+        ask = self.server.questions.get(path)
+        make = self.server.answers.get(path) if ask is None else partial(ask, query)
         if make is None:
             return _sentence(HTTPStatus.NOT_FOUND, "there is no such page; / has links to all others")
         try:

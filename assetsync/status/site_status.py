@@ -361,7 +361,7 @@ class Live:
 
     `next_runs` holds seconds since the epoch by job, without jobs that are off. `late` names the loops that missed
     their deadline. `settling` counts the files that are not settled yet, `adopted` those that got their asset without
-    an upload.
+    an upload. `sent` holds the sent bytes of the large files in flight by the ids of their versions.
     """
 
     version: str
@@ -371,3 +371,4 @@ class Live:
     late: tuple[str, ...] = ()
     settling: int = 0
     adopted: int = 0
+    sent: dict[int, int] = field(default_factory=dict)

@@ -30,19 +30,24 @@ class ProgressCounts:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counted = Counted()
-        self._in_flight: list[Body] = []
+        self._in_flight: dict[int, Body] = {}
         self._hashed = 0
 
     @contextmanager
-    def sending(self, body: Body) -> Iterator[None]:
+    def sending(self, file_id: int, body: Body) -> Iterator[None]:
         """Include the sent bytes of a large body while it is sent. The body counts them, so no chunk costs more."""
         with self._lock:
-            self._in_flight.append(body)
+            self._in_flight[file_id] = body
         try:
             yield
         finally:
             with self._lock:
-                self._in_flight.remove(body)
+                del self._in_flight[file_id]
+
+    def sent(self) -> dict[int, int]:
+        """Return the sent bytes of the large files in flight, by the ids of their versions."""
+        with self._lock:
+            return {file_id: body.bytes_sent for file_id, body in self._in_flight.items()}
 
     def hashed(self, size: int) -> None:
         """Count `size` bytes of a large file that were read to compare it before it is sent."""
@@ -70,7 +75,7 @@ class ProgressCounts:
     def shown(self) -> tuple[float, int, int]:
         """Return for a progress bar: files handled plus the sent parts of those in flight, bytes sent, bytes hashed."""
         with self._lock:
-            c, sizes = self._counted, [(body.bytes_sent, body.size) for body in self._in_flight]
+            c, sizes = self._counted, [(body.bytes_sent, body.size) for body in self._in_flight.values()]
             hashed = self._hashed
         part = sum(sent / size for sent, size in sizes if size)
         return c.handled + part, c.bytes_uploaded + sum(sent for sent, _size in sizes), hashed

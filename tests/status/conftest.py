@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from assetsync.config.values import Listen
+from assetsync.model import NextTry
 from assetsync.status.board import Board
 from assetsync.status.metrics import Metrics
 from assetsync.status.server import Server
@@ -29,13 +30,16 @@ class Answer(NamedTuple):
 
 
 class Shown:
-    """What is to be seen of a world; `live` is what its process would say of itself."""
+    """What is to be seen of a world; `live` is what its process would say of itself, `due` of a file."""
 
     def __init__(self, world):
         self.world = world
         self.metrics = world.meter = Metrics("test")
         self.live = Live("9.8.7", 1_700_000_000.0, TRUST, {"rescan": 4_000_000_000.0})
-        self.board = Board(world.config(), world.ledger, world.clock, self.metrics, lambda: self.live)
+        self.due: NextTry | None = None
+        self.board = Board(
+            world.config(), world.ledger, world.clock, self.metrics, lambda: self.live, next_try=lambda _row: self.due
+        )
         self.board_of_now()
 
     def board_of_now(self):
@@ -63,8 +67,8 @@ def serve():
     """Serve answers by path; the address is 127.0.0.1 and a free port unless it is given."""
     servers = []
 
-    def start(answers, listen=ANYWHERE, again=60.0):
-        servers.append(Server(listen, answers, again=again))
+    def start(answers, listen=ANYWHERE, again=60.0, questions=None):
+        servers.append(Server(listen, answers, questions or {}, again=again))
         servers[-1].start()
         return servers[-1]
 

@@ -2,46 +2,37 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 
 import click
 
-from assetsync.cli.commands.files import as_object, error_of, more_of
+from assetsync.cli.commands.files import as_object, more_of
 from assetsync.cli.options import known_path, with_config, with_json
 from assetsync.cli.output import write_data, write_json, write_parts
 from assetsync.cli.path_state import PathState, Version, read_path_state
 from assetsync.config import SiteConfig
 from assetsync.errors import UnknownPath
 from assetsync.ledger.metadata_drift import adopted_difference_of, drift_of
+from assetsync.ledger.reports import view_ledger
 from assetsync.ledger.rows import AttemptRow
-from assetsync.model import SentExtent, State, Wanted
+from assetsync.model import State, Wanted
 from assetsync.status.document import brake_object, hold_object
+from assetsync.status.file_sentences import INTERRUPTED, MEANS, attempt_line, error_of, next_try_text
 from assetsync.status.sentences import NOT_READ_BACK, next_step
-from assetsync.text import amount, moment, path_keys, plural, printable, runnable
-
-_MEANS = {
-    State.QUEUED: "it waits to be sent",
-    State.SENDING: "it is on its way",
-    State.IN_DOUBT: "its upload got no sound answer: it is looked up until it is clear whether it arrived",
-    State.STORED: "the service gave an id; it is not read back yet",
-    State.VERIFIED: "it was read back from the service as it was sent",
-    State.BLOCKED: "an operator must act",
-    State.SUPERSEDED: "a newer version has taken its place",
-    State.GONE: "it is no longer in the tree",
-}
-
-_INTERRUPTED = "its upload was interrupted: no process sends it now"
+from assetsync.text import amount, moment, path_keys, printable, runnable
 
 
 @click.command("explain")
 @with_config
 @with_json("Print one object.")
-@click.argument("path")
+@click.argument("path", metavar="PATH|ASSETID")
 def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
     """Show why a file is in its state: its mapping, rules, sidecars, versions and attempts, and what helps.
 
     For a folder, show its mapping and the number of its files by state. For both, show since when and until when the
     folder of the service is held. PATH is relative to the root, or absolute. A name with escaped characters may be
-    written as `files` shows it. The command exits with 2 if neither the ledger nor the tree knows PATH.
+    written as `files` shows it. An ASSETID stands for the file whose asset it is, or was last. The command exits with 2
+    if neither the ledger nor the tree knows the file.
 
     With --json, each sentence has its values beside it: `assetsync schema explain` describes them.
 
@@ -49,18 +40,33 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
     Examples:
       assetsync explain --config hq.yaml photos/harbour.jpg
       assetsync explain --config hq.yaml /srv/media/photos/harbour.jpg
+      assetsync explain --config hq.yaml D4E00E129DF54C2F8AA1A50653563CE1
       assetsync explain --config hq.yaml photos/harbour.jpg --json | jq '.versions[0].history'
     """
     state = read_path_state(config, known_path(config, path))
+    if _is_unknown(state) and (owner := _owner_of(config, path)) is not None:
+        state = read_path_state(config, owner)
     if as_json:
         write_json(_as_object(state))
     else:
         write_data(printable(state.path))
         for first, *more in _lines(state, config):
             write_parts(f"  {first}", *more, between=" ")
-    if not state.versions and state.below is None and state.disk.kind == "absent":
+    if _is_unknown(state):
         # Only after the output: it names the rule or the mapping that would apply to the path.
         raise UnknownPath(printable(state.path))
+
+
+def _is_unknown(state: PathState) -> bool:
+    return not state.versions and state.below is None and state.disk.kind == "absent"
+
+
+def _owner_of(config: SiteConfig, assetid: str) -> bytes | None:
+    """Return the path of the file whose asset has this id, None if no version has or had it."""
+    with closing(view_ledger(config.ledger, site=config.site)) as ledger:
+        # The service shows its ids in capitals.
+        rows = ledger.reports.of_asset(assetid) or ledger.reports.of_asset(assetid.upper())
+    return rows[0].path if rows else None
 
 
 def _waits_for(state: PathState) -> str | None:
@@ -153,7 +159,7 @@ def _version(state: PathState, version: Version, config: SiteConfig) -> Iterator
     row, due = version.row, version.next_try
     current = "" if row.wanted is Wanted.YES else f" ({row.wanted} on disk)"
     is_interrupted = row.state is State.SENDING and due is not None
-    yield f"{row.state.words}{current}:", _INTERRUPTED if is_interrupted else _MEANS[row.state]
+    yield f"{row.state.words}{current}:", INTERRUPTED if is_interrupted else MEANS[row.state]
     yield f"    {amount(row.size)}, MD5 {row.md5 or 'not known yet'},", f"written {moment(row.mtime_ns / 1e9)}"
     if row.assetid is not None:
         how = "found there and taken over" if row.id_from == "adopted" else "given by the service"
@@ -171,30 +177,11 @@ def _version(state: PathState, version: Version, config: SiteConfig) -> Iterator
     for difference in filter(None, (drift_of(row), adopted_difference_of(row))):
         yield (f"    metadata: {printable(difference)}",)
     for attempt in version.attempts:
-        first, *more = _attempt_line(attempt)
+        first, *more = attempt_line(attempt)
         yield f"    {first}", *more
     if due is not None:
-        soon = moment(due.at) if due.at > time.time() else "now"
-        when = f"{soon}, where a process runs" if due.why is None else f"{moment(due.at)}, {due.why}"
-        if due.most_before is not None:
-            when += f"; at most {plural(due.most_before, 'file')} before it"
-        yield (f"    next try: {when if due.is_timed else runnable(due.why or '')}",)
+        yield (f"    next try: {runnable(next_try_text(due, time.time()))}",)
     elif row.state is State.STORED and row.wanted is Wanted.YES and not config.schedule.reads_back:
         yield (f"    {NOT_READ_BACK}; {runnable('assetsync reconcile')} reads it back",)
     if row.state is State.BLOCKED and row.wanted is Wanted.YES:
         yield (f"    what helps: {runnable(next_step(row))}",)
-
-
-def _attempt_line(attempt: AttemptRow) -> tuple[str, ...]:
-    """Return the parts of a line about an attempt: bytes sent, duration and result."""
-    handed = "an unknown part" if attempt.bytes_sent is None else amount(attempt.bytes_sent)
-    left = f"{handed} of {amount(attempt.size)} handed over"
-    if attempt.left_part == SentExtent.NOTHING:
-        # The bytes were read for a form that was never sent: leave out their number.
-        left = "nothing left this machine"
-    took = "" if attempt.ended_at is None else f" in {attempt.ended_at - attempt.started_at:.1f} s"
-    became = printable(attempt.result or "open")
-    became += f" ({printable(attempt.why)})" if attempt.why and attempt.why != attempt.result else ""
-    looks = f", {plural(attempt.looks, 'look-up')}" if attempt.looks else ""
-    sent_name = f"as {printable(attempt.sent_name)}:"
-    return f"attempt {moment(attempt.started_at)}", sent_name, f"{left}{took}:", f"{became}{looks}"

@@ -1,8 +1,10 @@
 """`assetsync files`: list the files of the ledger, one line a path, and the fields that other commands show too."""
 
+import fnmatch
+import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 
 import click
@@ -13,9 +15,11 @@ from assetsync.config import SiteConfig
 from assetsync.errors import UnknownPath
 from assetsync.ledger.folders import Hold
 from assetsync.ledger.metadata_drift import drift_of
+from assetsync.ledger.path_search import folded
 from assetsync.ledger.reports import Finding, LedgerView, view_ledger
 from assetsync.ledger.rows import FileRow
 from assetsync.model import State
+from assetsync.status.file_sentences import error_of
 from assetsync.status.sentences import step_of_each
 from assetsync.text import moment, printable, runnable
 
@@ -31,20 +35,6 @@ FILE_KEYS = (
     "uploaded_at",
     "verified_at",
 )
-
-
-def error_of(row: FileRow, holds: dict[str, Hold]) -> str | None:
-    """Return what is wrong with a version; None if nothing is wrong or it only waits to be sent.
-
-    `holds` maps the destination folders that are held back to their holds.
-    """
-    if row.state in (State.BLOCKED, State.IN_DOUBT):
-        return row.detail or row.reason or str(row.state)
-    if row.state is State.QUEUED:
-        if row.destfolderid in holds:
-            return f"the folder {row.destfolderid} is held back: {holds[row.destfolderid].detail}"
-        return row.detail or row.reason
-    return None
 
 
 def named(path: bytes | None, name: str | None) -> str:
@@ -89,16 +79,22 @@ _REST = (State.SUPERSEDED, State.GONE)
     help=f"Only files in this state: {', '.join(State)}.",
 )
 @click.option("--reason", metavar="WORD", help="Only files with this reason, such as sidecar or empty_file.")
+@click.option(
+    "--name",
+    metavar="GLOB",
+    help="Only files whose name, or with a slash whose path, matches, such as 'IMG_00*.jpg'; case does not matter.",
+)
 @click.option("--all", "history", is_flag=True, help="Also list earlier versions and vanished files.")
 @with_limit
 @with_json("Print one object a line.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-def command(
+def command(  # noqa: PLR0913 - one for each option
     config: SiteConfig,
     paths: tuple[str, ...],
     *,
     state: str | None,
     reason: str | None,
+    name: str | None,
     history: bool,
     limit: int,
     as_json: bool,
@@ -120,6 +116,7 @@ def command(
       assetsync files --config hq.yaml
       assetsync files --config hq.yaml --state blocked --reason sidecar
       assetsync files --config hq.yaml photos/2026 docs/letter.pdf
+      assetsync files --config hq.yaml --name 'IMG_00*'
       assetsync files --config hq.yaml --json --all | jq -r 'select(.assetid) | .assetid'
     """
     wanted = None if state is None else State(state)
@@ -128,10 +125,11 @@ def command(
 
         def found() -> Iterator[FileRow]:
             rows = chosen(ledger, config, paths, wanted, history=history or wanted in _REST)
-            return (row for row in rows if reason is None or row.reason == reason)
+            rows = (row for row in rows if reason is None or row.reason == reason)
+            return rows if name is None else filter(_named_like(name), rows)
 
         if next(found(), None) is None:
-            note(_none(chosen=bool(paths or state or reason), history=history))
+            note(_none(chosen=bool(paths or state or reason or name), history=history))
         elif as_json:
             for row in found():
                 write_json(as_object(row, holds))
@@ -156,6 +154,13 @@ def _write(row: FileRow, holds: dict[str, Hold]) -> None:
     error = error_of(row, holds)
     shown = [f"({runnable(printable(error))})"] if error else []
     write_parts(f"{row.state:<10}  {row.assetid or '-':<32}", printable(row.path), *shown)
+
+
+def _named_like(glob: str) -> Callable[[FileRow], bool]:
+    """Return whether a file's name, or its path if there is a slash in it, matches a shell pattern."""
+    pattern = re.compile(fnmatch.translate(folded(glob)))
+    has_folder = "/" in glob
+    return lambda row: bool(pattern.match(folded(row.path if has_folder else row.path.rpartition(b"/")[2])))
 
 
 def chosen(

@@ -12,6 +12,7 @@ import os
 import sqlite3
 import struct
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -43,6 +44,7 @@ _FLOCK = "hhqqi4x"
 _LOCK_TRIES = 10
 _LOCK_PAUSE = 0.02
 _FIRST_PAGE, _PAGE = 100, 2000
+_MOST_MOVED = 10_000
 
 
 class Database:
@@ -58,6 +60,8 @@ class Database:
         self.found_damage = False
         """Whether SQLite has reported damage of the file since it was opened."""
         self.invalidation = Invalidation()
+        self.moved: deque[int] = deque(maxlen=_MOST_MOVED)
+        """The ids of the rows that got another path last, for whoever keeps an index of paths."""
         self._writer: sqlite3.Connection | None = None if read_only else _connect(path, read_only=False)
         self._commits: Commits | None = None
         if self._writer is not None:

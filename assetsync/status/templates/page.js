@@ -49,8 +49,8 @@
   const refresh = async () => {
     timer = 0;
     try {
-      const answer = await fetch(location.pathname, { cache: "no-store", signal: AbortSignal.timeout(EVERY * 3) });
-      if (!answer.ok) throw new Error(answer.statusText);
+      const answer = await fetch(location.href, { cache: "no-store", signal: AbortSignal.timeout(EVERY * 3) });
+      if (!answer.ok && answer.status !== 404) throw new Error(answer.statusText);
       takeOver(new DOMParser().parseFromString(await answer.text(), "text/html"));
       stale.hidden = true;
     } catch {

@@ -6,7 +6,6 @@ by the same facts.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
@@ -17,7 +16,7 @@ from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.reports import Brake
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import Pause
-from assetsync.model import State, Wanted
+from assetsync.model import NextTry, State, Wanted
 from assetsync.sync.upload.decide import Block, Wait
 from assetsync.sync.upload.limits import DoubtLimit
 from assetsync.sync.upload.preview import Preview
@@ -26,27 +25,13 @@ from assetsync.text import on_the_wall, printable
 _INTERRUPTED = "assetsync run, or assetsync reconcile, looks up whether it arrived"
 
 
-class NextTry(NamedTuple):
-    """The next automatic step for a version: its earliest time (seconds since the epoch), and what it waits for.
-
-    `reason` is a word and `why` a sentence, both None if it only waits for its time. `is_timed` is False if nobody
-    knows when the wait ends. `most_before` is the maximum number of files that are sent before it
-    (`QueueFolders.most_before`), None if it waits for more than its turn.
-    """
-
-    at: float
-    reason: str | None = None
-    why: str | None = None
-    is_timed: bool = True
-    most_before: int | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Waits:
     """What versions may wait for.
 
     `sends`: whether a process sends now, `pause` is its pause. `next_read_back` returns when stored versions are read
-    back next, in seconds since the epoch, None if never.
+    back next, in seconds since the epoch, None if never. Without a `preview` the file's own reasons are left out, and
+    nothing of the tree is looked at.
     """
 
     config: SiteConfig
@@ -56,7 +41,7 @@ class Waits:
     holds: dict[str, Hold]
     sends: bool
     pause: Pause | None
-    preview: Preview
+    preview: Preview | None
     next_read_back: Callable[[], float | None]
 
 
@@ -105,7 +90,7 @@ def _upload(row: FileRow, waits: Waits) -> NextTry:
 
 def _decided(row: FileRow, due: float, waits: Waits) -> NextTry:
     """Return what would become of a version if its turn came now."""
-    match waits.preview.of(row):
+    match waits.preview and waits.preview.of(row):
         case Wait(until, why):
             return NextTry(max(due, until), "waits", why)
         case Block(reason, detail):

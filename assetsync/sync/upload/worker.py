@@ -227,7 +227,7 @@ class Worker:
         body: Body = ready.body
         if rate_limiter is not None:
             body = TappedBody(body, rate_limiter.pace, piece=rate_limiter.piece)
-        with context.progress.sending(body) if body.size > SMALL else nullcontext():
+        with context.progress.sending(ready.row.id, body) if body.size > SMALL else nullcontext():
             return context.service.upload(ready.request, body)
 
 

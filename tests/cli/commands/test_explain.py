@@ -16,6 +16,17 @@ def test_broken_sidecar_is_foreseen(site):
     assert "it will be blocked: photos/a.jpg.yaml" in version["next_try_detail"]
 
 
+def test_asset_id_stands_for_its_file(site):
+    site.write("a.jpg", b"content")
+    site.run("reconcile")
+    (asset,) = site.sandbox.assets()
+    for given in (asset.id, asset.id.lower()):
+        found = site.run("explain", given, "--json")
+        assert (found.code, found.only["path"]) == (0, "photos/a.jpg")
+    unknown = site.run("explain", "0" * 32)
+    assert (unknown.code, "the ledger knows no file 000" in unknown.err) == (2, True)
+
+
 def test_interrupted_upload_is_not_on_its_way(site):
     site.write("a.jpg", b"content")
     site.sandbox.set_faults(FaultRule(kind=FaultKind.HANG, operation=Operation.UPLOAD, seconds=60))

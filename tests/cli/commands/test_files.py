@@ -1,6 +1,7 @@
 """`assetsync files`, `explain`, `orphans` and `export`: what they print of each file.
 
-Covers `cli/commands/export.py`, `cli/commands/orphans.py`, `cli/path_state.py` and `sync/upload/next_try.py`.
+Covers `cli/commands/export.py`, `cli/commands/orphans.py`, `cli/path_state.py`, `status/file_sentences.py` and
+`sync/upload/next_try.py`.
 """
 
 import base64
@@ -171,6 +172,26 @@ def test_state_filter_refuses_unknown_states(site):
     site.run("reconcile")
     assert [row["path"] for row in site.run("files", "--json", "--state", "blocked").objects] == ["photos/empty.jpg"]
     assert site.run("files", "--state", "lost").code == 2
+
+
+@pytest.mark.parametrize(
+    ("glob", "names"),
+    [
+        ("img_00*", ["photos/IMG_0001.jpg", "photos/x/IMG_0002.CR3"]),
+        ("*.cr3", ["photos/x/IMG_0002.CR3"]),
+        ("photos/I*", ["photos/IMG_0001.jpg"]),
+        ("TROMS?.jpg", ["photos/Troms\u00f8.jpg"]),
+        ("IMG", []),
+    ],
+)
+def test_name_option_selects_by_pattern(site, glob, names):
+    for name in ("IMG_0001.jpg", "x/IMG_0002.CR3", "Troms\u00f8.jpg"):
+        site.write(name, name.encode())
+    site.nowhere()
+    site.run("reconcile", "--wait", "0s")
+    found = site.run("files", "--name", glob, "--json")
+    assert [row["path"] for row in found.objects] == names
+    assert ("no file matches" in found.err) is (not names)
 
 
 def test_newline_in_name_stays_on_one_line(site):
