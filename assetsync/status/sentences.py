@@ -43,6 +43,7 @@ _HELP = {
     "refused_as_duplicate": "`assetsync doubt resolve {path} --asset ID`",
 }
 _RETRY = "assetsync retry {path}"
+_PLACE = re.compile("(`assetsync [^`]*)\\bPATH\\b")
 _COMMAND = re.compile("`((?:assetsync |--)[^`]*)`")
 _EACH = 5
 """More files than this in one folder that are blocked for the same reason share one line."""
@@ -213,7 +214,8 @@ def step_for(reason: str | None) -> str:
 
 def next_step(row: FileRow) -> str:
     """Return the next step for a blocked file: a command or an instruction."""
-    return _COMMAND.sub(r"\1", step_for(row.reason)).format(path=quoted(row.path))
+    step = step_for(row.reason)
+    return (step.strip("`") if _COMMAND.fullmatch(step) else step).format(path=quoted(row.path))
 
 
 def is_command(row: FileRow) -> bool:
@@ -228,9 +230,14 @@ def quoted(path: bytes) -> str:
     return "'" + text.replace("'", "'\\''") + "'" if set(text) - _PLAIN else text
 
 
+def about(row: FileRow, text: str) -> str:
+    """Return a text about a file for people; the commands in it name the file in place of PATH."""
+    return _PLACE.sub(lambda found: found[1] + quoted(row.path), printable(text))
+
+
 def why_blocked(row: FileRow) -> str:
     """Return why a file is blocked."""
-    return printable(row.detail or row.reason or "for no known reason")
+    return about(row, row.detail or row.reason or "for no known reason")
 
 
 def scanned(status: SiteStatus) -> str:
@@ -240,7 +247,7 @@ def scanned(status: SiteStatus) -> str:
         return "last scan: none recorded"
     moved = scan.unreadable - scan.unread
     said = f", {moved:,} moved or replaced meanwhile" if moved else ""
-    said += f", {scan.unread:,} unreadable: assetsync check lists them" if scan.unread else ""
+    said += f", {scan.unread:,} unreadable: `assetsync check` lists them" if scan.unread else ""
     return f"last scan: {moment(scan.at)}{', complete' if scan.complete else ', not complete'}{said}"
 
 
@@ -249,7 +256,7 @@ def orphan_sidecars(status: SiteStatus) -> Iterator[str]:
     scan = status.last_scan
     if scan is not None and scan.stray:
         others = f" and {scan.stray - 1:,} more" if scan.stray > 1 else ""
-        yield f"sidecars without a matching file: {scan.first_stray}{others}: assetsync check lists them"
+        yield f"sidecars without a matching file: {scan.first_stray}{others}: `assetsync check` lists them"
 
 
 def adopted_differing(status: SiteStatus) -> Iterator[str]:
@@ -257,7 +264,7 @@ def adopted_differing(status: SiteStatus) -> Iterator[str]:
     if status.adopted_differing:
         yield (
             f"adopted with other metadata than in the sidecars: {files(status.adopted_differing)}:"
-            " assetsync drift list --adopted lists them"
+            " `assetsync drift list --adopted` lists them"
         )
 
 
@@ -265,7 +272,7 @@ def vanished(status: SiteStatus) -> Iterator[str]:
     """Yield the files that vanished from the tree in the last week: how many, when, where, and the first of them."""
     if status.vanished:
         total = sum(each.count for each in status.vanished)
-        yield f"vanished in the last 7 days: {files(total)}; assetsync orphans --all lists their assets"
+        yield f"vanished in the last 7 days: {files(total)}; `assetsync orphans --all` lists their assets"
         newest = status.vanished[-1]
         for each in status.vanished[: -_EACH - 1 : -1]:
             yield f"    {moment(each.at)}: {each}"
@@ -293,7 +300,7 @@ def waiting(status: SiteStatus) -> str | None:
     if row is None:
         return None
     state = row.state.words
-    why = f": {printable(row.detail)}" if row.state is State.QUEUED and row.detail else ""
+    why = f": {about(row, row.detail)}" if row.state is State.QUEUED and row.detail else ""
     return f"waiting longest: {printable(row.path)}, known for {span(status.oldest_age)}, {state}{why}"
 
 
@@ -306,7 +313,7 @@ def leftovers(status: SiteStatus) -> Iterator[str]:
     if status.undecided and not any(brake.kind == "missing" for brake in status.brakes):
         named = ", ".join(map(printable, status.undecided))
         yield f"audit pending: many assets are missing in folder {named} of the service, and its brake was released"
-        yield "    the daemon or the next assetsync reconcile audits it; at once: assetsync audit"
+        yield "    the daemon or the next `assetsync reconcile` audits it; at once: assetsync audit"
     for folder, hold in status.holds.items():
         yield f"held: folder {printable(folder)}: {printable(hold.detail)}"
     yield from _blocked(status)
@@ -315,18 +322,18 @@ def leftovers(status: SiteStatus) -> Iterator[str]:
         yield f"and {more:,} more blocked: assetsync files --state blocked"
     if status.unreadable is not None:
         yield f"unreadable: {status.unreadable}: nothing in it is sent, and nothing in it counts as deleted"
-        yield "    give assetsync's user read permission: assetsync check, run as that user, names all"
+        yield "    give assetsync's user read permission: `assetsync check`, run as that user, names all"
     yield from _wrong_address(status)
     if status.in_doubt:
         yield (f"in doubt: {status.in_doubt:,}, assetsync looks each up until it is decided: assetsync doubt list")
     if status.not_read_back:
         yield f"stored: {status.not_read_back:,}, {NOT_READ_BACK}"
-        yield "    switch one of them on; as it is, only assetsync reconcile reads back"
+        yield "    switch one of them on; as it is, only `assetsync reconcile` reads back"
     yield from _drifted(status)
     if status.refused is not None:
         at, mistake = moment(status.refused.at), printable(status.refused.mistake)
         yield f"configuration rejected at {at}; the old one stays active: {mistake}"
-        yield "    correct it, then reload (systemctl reload, or SIGHUP)"
+        yield "    correct it, then: systemctl reload assetsync@SITE"
     if status.index_stopped is not None:
         yield f"indexing stopped: {printable(status.index_stopped)}"
 
@@ -346,7 +353,13 @@ def _drifted(status: SiteStatus) -> Iterator[str]:
     if more > 0:
         yield f"and {more:,} more with metadata drift"
     if status.drifted:
-        yield "    assetsync drift list shows what to set in the service; then assetsync drift settle"
+        yield f"    `assetsync drift list` shows what to set in the service; then: {settled_by(status)}"
+
+
+def settled_by(status: SiteStatus) -> str:
+    """Return the command that records that the drifted files are set in the service: each path, or `.` for many."""
+    paths = ["."] if status.drift_count > _EACH else [quoted(row.path) for row in status.drifted]
+    return f"assetsync drift settle {' '.join(paths)}"
 
 
 def _blocked(status: SiteStatus) -> Iterator[str]:

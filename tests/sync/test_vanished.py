@@ -52,7 +52,7 @@ def test_vanished_files_are_named_by_folder(filled):
     remove(filled, "F2", 3)
     assert filled.scan().vanished == 10
     first, second, *names = vanished(status(filled))
-    assert first == "vanished in the last 7 days: 10 files; assetsync orphans --all lists their assets"
+    assert first == "vanished in the last 7 days: 10 files; `assetsync orphans --all` lists their assets"
     assert second.endswith("10 of 30 files: 7 from F1, 3 from F2")
     assert [name.strip() for name in names] == ["F1/00", "F1/01", "F1/02", "F1/03", "F1/04", "…"]
     (event,) = as_object(status(filled))["vanished"]

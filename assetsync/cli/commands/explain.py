@@ -15,7 +15,7 @@ from assetsync.ledger.metadata_drift import adopted_difference_of, drift_of
 from assetsync.ledger.rows import AttemptRow
 from assetsync.model import SentExtent, State, Wanted
 from assetsync.status.document import brake_object, hold_object
-from assetsync.status.sentences import NOT_READ_BACK, next_step
+from assetsync.status.sentences import NOT_READ_BACK, about, next_step
 from assetsync.text import amount, moment, path_keys, plural, printable, runnable
 
 _MEANS = {
@@ -165,9 +165,9 @@ def _version(state: PathState, version: Version, config: SiteConfig) -> Iterator
     named = None if state.mapping is None else state.mapping.destfolderid
     error = error_of(row, {folder: hold for folder, hold in state.holds.items() if folder != named})
     if error is not None:
-        yield (f"    why: {runnable(printable(error))}",)
+        yield (f"    why: {runnable(about(row, error))}",)
     elif row.detail is not None and row.state is State.STORED:
-        yield (f"    {runnable(printable(row.detail))}",)
+        yield (f"    {runnable(about(row, row.detail))}",)
     for difference in filter(None, (drift_of(row), adopted_difference_of(row))):
         yield (f"    metadata: {printable(difference)}",)
     for attempt in version.attempts:
@@ -180,7 +180,7 @@ def _version(state: PathState, version: Version, config: SiteConfig) -> Iterator
             when += f"; at most {plural(due.most_before, 'file')} before it"
         yield (f"    next try: {when if due.is_timed else runnable(due.why or '')}",)
     elif row.state is State.STORED and row.wanted is Wanted.YES and not config.schedule.reads_back:
-        yield (f"    {NOT_READ_BACK}; {runnable('assetsync reconcile')} reads it back",)
+        yield (f"    {NOT_READ_BACK}; {runnable('`assetsync reconcile`')} reads it back",)
     if row.state is State.BLOCKED and row.wanted is Wanted.YES:
         yield (f"    what helps: {runnable(next_step(row))}",)
 

@@ -15,6 +15,7 @@ from assetsync.ledger.metadata_drift import drift_of
 from assetsync.ledger.reports import Finding, LedgerView, view_ledger
 from assetsync.ledger.rows import FileRow
 from assetsync.model import State
+from assetsync.status.sentences import about
 from assetsync.text import moment, printable, runnable
 
 FILE_KEYS = (
@@ -129,7 +130,7 @@ def command(
                 write_json(as_object(row, holds))
                 continue
             error = error_of(row, holds)
-            shown = [f"({runnable(printable(error))})"] if error else []
+            shown = [f"({runnable(about(row, error))})"] if error else []
             write_parts(f"{row.state:<10}  {row.assetid or '-':<32}", printable(row.path), *shown)
         if none:
             if not (paths or state or reason):
