@@ -25,7 +25,7 @@ from pydantic import SecretStr
 from structlog.types import EventDict, WrappedLogger
 
 from assetsync.journal import in_journal
-from assetsync.text import ACTIVE, printable
+from assetsync.text import ACTIVE, printable, runnable
 
 REPLACEMENT = "[key]"
 # Below a warning these libraries log too much: httpx logs every address, the scheduler every run.
@@ -116,6 +116,14 @@ def _naming(site: str) -> structlog.types.Processor:
     return name
 
 
+def _name_configuration(_logger: Any, _method: str, event: structlog.types.EventDict) -> structlog.types.EventDict:
+    """Let the commands in a fix or a detail name the configuration, so that they run as they are logged."""
+    for key in ("fix", "detail"):
+        if isinstance(event.get(key), str):
+            event[key] = runnable(event[key])
+    return event
+
+
 def configure_logging(
     format: str = "auto",  # noqa: A002 - the name of the key in the configuration
     level: str = "info",
@@ -137,6 +145,7 @@ def configure_logging(
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.StackInfoRenderer(),
         structlog.processors.format_exc_info,
+        _name_configuration,
         *([] if site is None else [_naming(site)]),
     ]
     render: structlog.types.Processor = (

@@ -13,10 +13,17 @@ _UNITS = ("bytes", "KB", "MB", "GB", "TB")
 # A word in single quotes may be a file name that looks like a command: it is matched first, and left as it is.
 _COMMAND = re.compile(
     r"""(?<!\w)'(?:[^'\n]|'\\''|'"'"')*'"""
-    r"|\bassetsync (?:doubt (?:list|resolve)|drift (?:list|settle)|run|reconcile|check|status|files|explain|retry|audit"
-    r"|orphans|resume|export|search|index|upload)\b(?![^`;\n]* (?:--config|--site|-c)\b)"
+    r"|\bassetsync (?:doubt (?:list|retry|resolve)|drift (?:list|settle)|run|reconcile|check|status|files|explain|retry"
+    r"|audit|orphans|resume|export|search|index|upload)\b(?![^`;\n]* (?:--config|--site|-c)\b)"
 )
+_DAEMON = re.compile(r"(`?)systemctl (start|restart|reload) assetsync@SITE\1")
+_WITHOUT_UNIT = {
+    "start": "assetsync run",
+    "restart": "stop `assetsync run` and start it again",
+    "reload": "send SIGHUP to `assetsync run`",
+}
 _option = ""
+_unit = ""
 _SPANS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 
 
@@ -121,17 +128,28 @@ def path_keys(path: bytes | None) -> dict[str, object]:
     return {"path": text} if encoded is None else {"path": text, "path_base64": encoded}
 
 
-def name_configuration(option: str) -> None:
-    """Let `runnable` add this option, such as `--site hq`, to the commands that people are shown."""
-    global _option  # noqa: PLW0603 - a process has one configuration
-    _option = option
+def name_configuration(option: str, unit: str = "") -> None:
+    """Let `runnable` add this option, such as `--site hq`, to the commands that people are shown.
+
+    `unit` is the systemd unit of the daemon, such as `assetsync@hq`; it is "" if none is installed.
+    """
+    global _option, _unit
+    _option, _unit = option, unit
+
+
+def configuration() -> str:
+    """Return the option that `runnable` adds, for a command that is put together of words; "" without one."""
+    return _option
 
 
 def runnable(text: str) -> str:
     """Return a text in which the commands of assetsync name the configuration that this process was given.
 
-    They then run as they are shown, also if the reader pastes them into another terminal.
+    They then run as they are shown, also if the reader pastes them into another terminal. `systemctl start
+    assetsync@SITE`, `restart` and `reload` become commands for the unit of this site, or, without a unit, for
+    `assetsync run`.
     """
+    text = _DAEMON.sub(rf"\1systemctl \2 {_unit}\1" if _unit else lambda found: _WITHOUT_UNIT[found[2]], text)
     if not _option:
         return text
     return _COMMAND.sub(lambda found: found.group() if found.group()[0] == "'" else f"{found.group()} {_option}", text)

@@ -32,6 +32,7 @@ from assetsync.config import (
     key_file_warning,
     load_config,
     mappings,
+    outdated_credential,
     read_api_key,
 )
 from assetsync.config.document.loader import _NOT_YAML
@@ -786,6 +787,23 @@ def test_key_beside_configuration_is_last(make_config, make_file, tmp_path):
     environ["ASSETSYNC_API_KEY"] = "from-environment"
     assert read_api_key(config, environ).get_secret_value() == "from-environment"
     assert key_file(config, environ) is None
+
+
+def test_credential_older_than_its_file_is_outdated(make_config, make_file, tmp_path):
+    """systemd copies the file at a start of the unit, and at no reload."""
+    config = make_config()
+    environ = {"CREDENTIALS_DIRECTORY": str(tmp_path)}
+    beside = config.file.with_suffix(".key")
+    beside.write_text("of-the-last-start\n")
+    time_module.sleep(0.02)
+    make_file("of-the-last-start", "api_key")
+    assert outdated_credential(config, environ) is None
+    time_module.sleep(0.02)
+    beside.write_text("of-today\n")
+    assert outdated_credential(config, environ).startswith(f"{beside} has changed")
+    # Without the credential the key is read again.
+    assert outdated_credential(config, {}) is None
+    assert outdated_credential(config, environ | {"ASSETSYNC_API_KEY": "from-environment"}) is None
 
 
 def test_key_beside_configuration_in_root_is_refused(make_config, tmp_path):

@@ -4,6 +4,7 @@ Nothing is changed. Printing is left to `check`.
 """
 
 import os
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,6 +14,7 @@ from pathlib import Path
 from assetsync.cli.daemon_user import systemd_makes_folder
 from assetsync.cli.entry import run_as
 from assetsync.cli.finding import Finding, Level, of_error
+from assetsync.cli.options import option_for
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
 from assetsync.core.brakes import released_by
@@ -106,9 +108,8 @@ def _user(config: SiteConfig) -> Iterator[Finding]:
 
 
 def _as_owner(config: SiteConfig, owner: int) -> str:
-    # sudo passes no environment on, so the line names the configuration itself.
-    named_in = [] if config.file is None else ["--config", str(config.file)]
-    return f"run it as its user: {run_as(owner, ['check', *named_in])}"
+    words = ["check", *([] if config.file is None else shlex.split(option_for(config.file, {})))]
+    return f"run it as its user, which root can: {run_as(owner, words)}"
 
 
 def _mappings(config: SiteConfig, ledger: Ledger) -> Iterator[Finding]:

@@ -29,7 +29,7 @@ from assetsync.errors import (
     ServiceElsewhere,
     ServiceError,
 )
-from assetsync.text import ACTIVE, user_name
+from assetsync.text import ACTIVE, configuration, user_name
 
 OK = 0
 NOT_IN_SYNC = 1
@@ -99,31 +99,34 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def program() -> Path:
-    """Return the path of the program in this installation: systemd and sudo search other folders than a shell."""
+    """Return the path of the program in this installation: systemd and runuser search other folders than a shell."""
     return Path(sys.prefix, "bin", "assetsync")
 
 
-def run_as(user: int, arguments: Sequence[str], environment: Sequence[str] = ()) -> str:
-    """Return the line for a shell that runs this program as another user, with these variables (NAME=VALUE)."""
+def run_as(user: int, arguments: Sequence[str]) -> str:
+    """Return the line for root's shell that runs this program as another user; minimal systems lack sudo."""
     name = user_name(user)
-    as_user = ["sudo", "-u", f"#{name}" if name.isdigit() else name, *(["env", *environment] if environment else [])]
+    as_user = ["setpriv", f"--reuid={name}", "--clear-groups"] if name.isdigit() else ["runuser", "-u", name, "--"]
     return shlex.join([*as_user, str(program()) if program().exists() else "assetsync", *arguments])
 
 
 def _as_owner(owner: int, arguments: Sequence[str]) -> str:
     """Return the line for a shell that runs this command line as the ledger's owner."""
-    from assetsync.cli.options import CONFIG_VARIABLE  # noqa: PLC0415 - slow to load, and needed only here
+    words = list(arguments)
+    if not any(word.partition("=")[0] in ("--config", "-c", "--site") for word in words):
+        from assetsync.cli.options import CONFIG_VARIABLE  # noqa: PLC0415 - slow to load, and needed only here
 
-    chosen = os.environ.get(CONFIG_VARIABLE)
-    is_named = any(word.partition("=")[0] in ("--config", "-c", "--site") for word in arguments)
-    # sudo passes no environment on.
-    return run_as(owner, arguments, [f"{CONFIG_VARIABLE}={chosen}"] if chosen and not is_named else [])
+        # The line may be pasted into a shell with another environment. Behind `--` an option would be a path.
+        chosen = os.environ.get(CONFIG_VARIABLE)
+        end = words.index("--") if "--" in words else len(words)
+        words[end:end] = ["--config", chosen] if chosen else shlex.split(configuration())
+    return run_as(owner, words)
 
 
 def _failed(error: AssetsyncError, arguments: Sequence[str]) -> int:
     if isinstance(error, LedgerDenied) and not ACTIVE.search("".join(arguments)):
         # A line break, or a name that is shown with escapes, would make another command of it.
-        error.hint = f"run it as its user: {_as_owner(error.owner, arguments)}"
+        error.hint = f"run it as its user, which root can: {_as_owner(error.owner, arguments)}"
     for sentence in error.mistakes if isinstance(error, ConfigError) else (str(error),):
         complain(sentence)
     if isinstance(error, OutputError):

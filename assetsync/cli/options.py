@@ -28,6 +28,9 @@ _SHOWN_ODDLY = re.compile(r"[\\\ufffd]")
 CONFIGURATIONS = Path("/etc/assetsync")
 """The folder with the configurations of a server, one file a site; the systemd units read them there."""
 
+UNITS = (Path("/etc/systemd/system"), Path("/usr/lib/systemd/system"))
+"""The folders in which `systemd/README.md` and the Debian package install the units."""
+
 CONFIG_VARIABLE = "ASSETSYNC_CONFIG"
 _SITE = "assetsync.site"
 _ALL = "assetsync.all"
@@ -68,7 +71,7 @@ def _path(ctx: click.Context, _param: click.Parameter, value: Path | None) -> Pa
         more = f"; {CONFIGURATIONS} has {known}" if known else ""
         raise click.UsageError(f"Missing option '--config' / '-c', or --site NAME, or ${CONFIG_VARIABLE}{more}")
     if path.is_file():
-        name_configuration(option_for(path))
+        name_configuration(option_for(path, os.environ), unit_for(path))
     return path
 
 
@@ -80,15 +83,30 @@ def _usual(environ: Mapping[str, str]) -> Path | None:
     return found[0] if len(found) == 1 else None
 
 
-def option_for(path: Path) -> str:
-    """Return the option that makes another command read this configuration; "" if it is read without one."""
-    usual = _usual(os.environ)
-    if usual is not None and usual.is_file() and usual.samefile(path):
-        return ""
+def option_for(path: Path, environ: Mapping[str, str]) -> str:
+    """Return the option that makes a command with this environment read this configuration.
+
+    It is "" only where $ASSETSYNC_CONFIG names the file.
+    """
+    site = _site_of(path)
+    if site is not None:
+        return f"--site {site}"
+    chosen = Path(environ.get(CONFIG_VARIABLE, ""))
+    return "" if chosen.is_file() and chosen.samefile(path) else f"--config {shlex.quote(str(path.absolute()))}"
+
+
+def unit_for(path: Path) -> str:
+    """Return the unit of the daemon that systemd runs with this configuration; "" if no unit is installed for it."""
+    site = _site_of(path)
+    installed = any((folder / "assetsync@.service").exists() for folder in UNITS)
+    return f"assetsync@{site}" if site is not None and installed else ""
+
+
+def _site_of(path: Path) -> str | None:
+    """Return the name by which `--site` finds this configuration; None if it lies elsewhere."""
     path = path.absolute()
-    if path.parent == CONFIGURATIONS and path.suffix == ".yaml" and _NAME.fullmatch(path.stem):
-        return f"--site {path.stem}"
-    return f"--config {shlex.quote(str(path))}"
+    is_site = path.parent == CONFIGURATIONS and path.suffix == ".yaml" and _NAME.fullmatch(path.stem)
+    return path.stem if is_site else None
 
 
 def _load(ctx: click.Context, param: click.Parameter, value: Path | None) -> SiteConfig:

@@ -5,7 +5,7 @@ single values. `key` reads the API key, which is never in the file. Checking tha
 exist is left to `check`.
 """
 
-from assetsync.config.key import KEY_VARIABLE, key_file, key_file_warning, read_api_key
+from assetsync.config.key import KEY_VARIABLE, key_file, key_file_warning, outdated_credential, read_api_key
 from assetsync.config.load import is_configuration, load_config, parse_config
 from assetsync.config.models import SiteConfig, mappings
 from assetsync.config.schedule import Cron, Interval
@@ -24,6 +24,7 @@ __all__ = [
     "key_file_warning",
     "load_config",
     "mappings",
+    "outdated_credential",
     "parse_config",
     "read_api_key",
 ]

@@ -81,6 +81,22 @@ def _credential(environ: Mapping[str, str]) -> Path | None:
     return path if path is not None and path.exists() else None
 
 
+def outdated_credential(config: SiteConfig, environ: Mapping[str, str]) -> str | None:
+    """Return a warning if the key is a credential whose file has changed since the unit started; else None.
+
+    systemd reads that file only when it starts the unit: a reload goes on with the old key.
+    """
+    credential, beside = _credential(environ), _beside(config)
+    if config.service.api_key_file is not None or KEY_VARIABLE in environ or credential is None or beside is None:
+        return None
+    try:
+        is_newer = beside.stat().st_ctime_ns > credential.stat().st_ctime_ns
+    except OSError:
+        # The unit takes the key from another file, or the folder is closed to this user.
+        return None
+    return f"{beside} has changed, and a reload goes on with the key of the last start" if is_newer else None
+
+
 def read_key_file(path: Path, named_by: str, fill: str = "it") -> SecretStr:
     """Return the key in a file; raise ConfigError, which names the file and the setting that it comes from.
 

@@ -215,7 +215,7 @@ def _sentence(problem: Problem, new: int, names: tuple[str, ...], lasted: float)
             noun = "file is" if problem.count == 1 else "files are"
             return f"{problem.count:,} {noun} blocked{fresh}{named} (assetsync status)"
         case Kind.BRAKE:
-            return f"a brake stops all uploads: {first}{more} (assetsync status shows what ends it)"
+            return f"a brake stops all uploads: {first}{more} (`assetsync status` shows what ends it)"
         case Kind.OUTAGE:
             long = f" for {_span(lasted)}" if lasted >= _MINUTE else ""
             return f"nothing is sent{long}: {first}; {_TRIED_AGAIN} (assetsync check)"
@@ -228,7 +228,7 @@ def _sentence(problem: Problem, new: int, names: tuple[str, ...], lasted: float)
             again = "tried again every minute"
             return f"{problem.count:,} {noun} of the tree cannot be read{fresh}{named}; {again} (assetsync check)"
         case Kind.VANISHED:
-            return f"files have vanished from the tree: {first}{more} (assetsync orphans --all lists their assets)"
+            return f"files have vanished from the tree: {first}{more} (`assetsync orphans --all` lists their assets)"
         case Kind.LEDGER:
             return f"nothing is sent, because the ledger cannot be used: {first}; tried again every few seconds"
         case _:

@@ -43,10 +43,14 @@ def _starts(pattern: str) -> re.Pattern[str]:
 
 
 KEY_HELP = (
-    "check the key and its user's permissions, then reload the daemon to read a new one (systemctl reload); a key that"
-    " was refused once may stay refused for a day"
+    "check the key and its user's permissions; write a new key into its file, then `systemctl restart assetsync@SITE`,"
+    " because the daemon may read it only at its start; a key that was tried before it was valid may stay refused for a"
+    " day"
 )
-"""The hint for a refused key; the service caches a refusal for up to a day (observed)."""
+"""The hint for a refused key; the service caches a refusal for up to a day (observed).
+
+It advises a restart, not a reload: systemd reads the file of a credential only at a start.
+"""
 
 UPLOAD_ADDRESS_HELP = "correct service.upload_url: it is the address of the index file of your tenant"
 """The hint for an address for uploads at which something else answers."""

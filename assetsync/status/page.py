@@ -26,6 +26,7 @@ from assetsync.log import redact
 from assetsync.model import State
 from assetsync.status.document import folders
 from assetsync.status.sentences import (
+    about,
     headline,
     held_by_doubts,
     is_command,
@@ -33,6 +34,7 @@ from assetsync.status.sentences import (
     next_step,
     percent,
     quoted,
+    settled_by,
     step_for,
     steps_of_many,
     unanswered,
@@ -213,7 +215,11 @@ def _said(status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
         "key_refused": pause is not None and pause.reason == "key_refused",
         "refused": None
         if status.refused is None
-        else {"mistake": _shown(status.refused.mistake), "at": ago(status.refused.at)},
+        else {
+            "mistake": _shown(status.refused.mistake),
+            "at": ago(status.refused.at),
+            "reload": _shown("`systemctl reload assetsync@SITE`"),
+        },
         "holds": [(_shown(folder), _shown(hold.detail)) for folder, hold in sorted(status.holds.items())],
         "vanished": vanished_from(status),
         "vanished_last": _vanished(status, now),
@@ -223,10 +229,11 @@ def _said(status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
         "index_stopped": None if status.index_stopped is None else _shown(status.index_stopped),
         "wrong_address": None if status.wrong_address is None else _shown(status.wrong_address),
         "blocked": [_blocked(group) for group in status.blocked_groups],
-        "doubts": [_named(row, row.detail or row.reason) for row in status.doubts],
+        "doubts": [_named(row, about(row, row.detail or row.reason or "")) for row in status.doubts],
         "more_doubts": max(0, status.in_doubt - len(status.doubts)),
         "drift": [_drifted(group) for group in status.drift_groups],
         "adopted_differing": None if not status.adopted_differing else files(status.adopted_differing),
+        "settled_by": redact(settled_by(status)),
         "more_drift": status.drift_count - sum(group.files for group in status.drift_groups),
         "oldest": None
         if oldest is None

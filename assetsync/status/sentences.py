@@ -47,6 +47,7 @@ _HELP = {
     "refused_as_duplicate": "`assetsync doubt resolve {path} --asset ID`",
 }
 _RETRY = "assetsync retry {path}"
+_PLACE = re.compile("(`assetsync [^`]*)\\bPATH\\b")
 _COMMAND = re.compile("`((?:assetsync |--)[^`]*)`")
 _EACH = 5
 """More files than this that are blocked for the same reason, or have the same kind of drift, share one line."""
@@ -313,7 +314,8 @@ def step_for(reason: str | None) -> str:
 
 def next_step(row: FileRow) -> str:
     """Return the next step for a blocked file: a command or an instruction."""
-    return _COMMAND.sub(r"\1", step_for(row.reason)).format(path=quoted(row.path))
+    step = step_for(row.reason)
+    return (step.strip("`") if _COMMAND.fullmatch(step) else step).format(path=quoted(row.path))
 
 
 def step_of_each(reason: str | None) -> str:
@@ -333,9 +335,14 @@ def quoted(path: bytes) -> str:
     return "'" + text.replace("'", "'\\''") + "'" if set(text) - _PLAIN else text
 
 
+def about(row: FileRow, text: str) -> str:
+    """Return a text about a file for people; the commands in it name the file in place of PATH."""
+    return _PLACE.sub(lambda found: found[1] + quoted(row.path), printable(text))
+
+
 def why_blocked(row: FileRow) -> str:
     """Return why a file is blocked."""
-    return printable(row.detail or row.reason or "for no known reason")
+    return about(row, row.detail or row.reason or "for no known reason")
 
 
 def scanned(status: SiteStatus) -> str:
@@ -345,7 +352,7 @@ def scanned(status: SiteStatus) -> str:
         return "last scan: none recorded"
     moved = scan.unreadable - scan.unread
     said = f", {moved:,} moved or replaced meanwhile" if moved else ""
-    said += f", {scan.unread:,} unreadable: assetsync check lists them" if scan.unread else ""
+    said += f", {scan.unread:,} unreadable: `assetsync check` lists them" if scan.unread else ""
     return f"last scan: {moment(scan.at)}{', complete' if scan.complete else ', not complete'}{said}"
 
 
@@ -354,7 +361,7 @@ def orphan_sidecars(status: SiteStatus) -> Iterator[str]:
     scan = status.last_scan
     if scan is not None and scan.stray:
         others = f" and {scan.stray - 1:,} more" if scan.stray > 1 else ""
-        yield f"sidecars without a matching file: {scan.first_stray}{others}: assetsync check lists them"
+        yield f"sidecars without a matching file: {scan.first_stray}{others}: `assetsync check` lists them"
 
 
 def adopted_differing(status: SiteStatus) -> Iterator[str]:
@@ -362,7 +369,7 @@ def adopted_differing(status: SiteStatus) -> Iterator[str]:
     if status.adopted_differing:
         yield (
             f"adopted with other metadata than in the sidecars: {files(status.adopted_differing)}:"
-            " assetsync drift list --adopted lists them"
+            " `assetsync drift list --adopted` lists them"
         )
 
 
@@ -371,7 +378,7 @@ def vanished(status: SiteStatus) -> Iterator[str]:
     if not status.vanished:
         return
     total, newest = sum(each.count for each in status.vanished), status.vanished[-1]
-    yield f"vanished in the last 7 days: {files(total)}; assetsync orphans --all lists their assets"
+    yield f"vanished in the last 7 days: {files(total)}; `assetsync orphans --all` lists their assets"
     for folder, count in vanished_from(status):
         yield f"    {count:,} from {folder}"
     names = ", ".join(newest.names) + ", …" * (newest.count > len(newest.names))
@@ -407,7 +414,7 @@ def waiting(status: SiteStatus) -> str | None:
     if row is None:
         return None
     state = row.state.words
-    why = f": {printable(row.detail)}" if row.state is State.QUEUED and row.detail else ""
+    why = f": {about(row, row.detail)}" if row.state is State.QUEUED and row.detail else ""
     return f"waiting longest: {printable(row.path)}, known for {span(status.oldest_age)}, {state}{why}"
 
 
@@ -420,25 +427,25 @@ def leftovers(status: SiteStatus) -> Iterator[str]:
     if status.undecided and not any(brake.kind == "missing" for brake in status.brakes):
         named = ", ".join(map(printable, status.undecided))
         yield f"audit pending: many assets are missing in folder {named} of the service, and its brake was released"
-        yield "    the daemon or the next assetsync reconcile audits it; at once: assetsync audit"
+        yield "    the daemon or the next `assetsync reconcile` audits it; at once: assetsync audit"
     for folder, hold in status.holds.items():
         yield f"held: folder {printable(folder)}: {printable(hold.detail)}"
     for group in status.blocked_groups:
         yield from _blocked(group)
     if status.unreadable is not None:
         yield f"unreadable: {status.unreadable}: nothing in it is sent, and nothing in it counts as deleted"
-        yield "    give assetsync's user read permission: assetsync check, run as that user, names all"
+        yield "    give assetsync's user read permission: `assetsync check`, run as that user, names all"
     yield from _wrong_address(status)
     if status.in_doubt:
         yield (f"in doubt: {status.in_doubt:,}, assetsync looks each up until it is decided: assetsync doubt list")
     if status.not_read_back:
         yield f"stored: {status.not_read_back:,}, {NOT_READ_BACK}"
-        yield "    switch one of them on; as it is, only assetsync reconcile reads back"
+        yield "    switch one of them on; as it is, only `assetsync reconcile` reads back"
     yield from _drifted(status)
     if status.refused is not None:
         at, mistake = moment(status.refused.at), printable(status.refused.mistake)
         yield f"configuration rejected at {at}; the old one stays active: {mistake}"
-        yield "    correct it, then reload (systemctl reload, or SIGHUP)"
+        yield "    correct it, then: systemctl reload assetsync@SITE"
     if status.index_stopped is not None:
         yield f"indexing stopped: {printable(status.index_stopped)}"
 
@@ -464,7 +471,13 @@ def _drifted(status: SiteStatus) -> Iterator[str]:
             why = printable(drift_of(first) or "")
             yield f"metadata drift: {least}{files(group.files)}, such as {printable(first.path)}: {why}"
     if status.drift_groups:
-        yield "    assetsync drift list shows what to set in the service; then assetsync drift settle"
+        yield f"    `assetsync drift list` shows what to set in the service; then: {settled_by(status)}"
+
+
+def settled_by(status: SiteStatus) -> str:
+    """Return the command that records that the drifted files are set in the service: each path, or `.` for many."""
+    paths = [quoted(row.path) for group in status.drift_groups for row in group.first]
+    return f"assetsync drift settle {' '.join(paths) if status.drift_count == len(paths) <= _EACH else '.'}"
 
 
 def _blocked(group: BlockedGroup) -> Iterator[str]:

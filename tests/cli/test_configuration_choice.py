@@ -49,8 +49,19 @@ def test_only_configuration_of_the_server_is_read(server, site):
     code, out, _ = server("status")
     assert code == 0
     assert "1 needs you." in out
-    assert "--config" not in out
-    assert "--site" not in out
+    # It runs as printed, too, once there is a second configuration.
+    assert out.endswith("no process sends for this site now: assetsync run --site hq\n")
+
+
+def test_site_with_a_unit_is_started_by_systemd(server, site, monkeypatch, tmp_path):
+    monkeypatch.setattr(options, "UNITS", (tmp_path / "none", tmp_path))
+    (tmp_path / "assetsync@.service").touch()
+    blocked(site)
+    installed(server, site, "s2")
+    assert server("status")[1].endswith("no process sends for this site now: systemctl start assetsync@s2\n")
+    # Its unit reads another configuration.
+    _, out, _ = server("status", "--config", str(site.config))
+    assert out.endswith(f"no process sends for this site now: assetsync run --config {site.config}\n")
 
 
 def test_site_names_its_configuration(server, site):

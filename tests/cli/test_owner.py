@@ -111,13 +111,13 @@ def test_reading_root_changes_no_file(owned, held):
 
 
 @pytest.mark.parametrize(("command", "mode"), REFUSED)
-def test_wrong_user_is_shown_the_sudo_line(request, command, mode):
+def test_wrong_user_is_shown_the_line_for_its_owner(request, command, mode):
     skip_outside((command, mode), REFUSED, SLICES, request)
     owned = request.getfixturevalue("owned")
     owned.ledger.parent.chmod(mode)
     words = [*command.split(), "--config", "site.yaml"]
     done = run_as_another(owned, *words)
-    line = f"sudo -u nobody {program()} "
+    line = f"runuser -u nobody -- {program()} "
     line += f"check --config {owned.config}" if command == "check" else " ".join(words)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     said = f"the ledger {owned.ledger} belongs to the user nobody, and this is root"
@@ -125,19 +125,21 @@ def test_wrong_user_is_shown_the_sudo_line(request, command, mode):
     assert f"{line}\n" in done.stdout + done.stderr
 
 
-def test_sudo_line_quotes_and_names_the_configuration(owned):
+def test_line_for_the_owner_quotes_and_names_the_configuration(owned):
     done = run_as_another(owned, "retry", "photos/a b.jpg")
-    line = f"sudo -u nobody env ASSETSYNC_CONFIG={owned.config} {program()} retry 'photos/a b.jpg'\n"
-    assert done.stderr.endswith(f": run it as its user: {line}")
+    line = f"runuser -u nobody -- {program()} retry 'photos/a b.jpg' --config {owned.config}\n"
+    assert done.stderr.endswith(f": run it as its user, which root can: {line}")
+    done = run_as_another(owned, "retry", "--", "-x")
+    assert done.stderr.endswith(f"{program()} retry --config {owned.config} -- -x\n")
 
 
-def test_sudo_line_holds_no_line_break(owned):
+def test_line_for_the_owner_holds_no_line_break(owned):
     done = run_as_another(owned, "retry", "photos/a\nrm b")
-    assert (done.returncode, "sudo -u" in done.stderr, "run it as nobody" in done.stderr) == (2, False, True)
+    assert (done.returncode, "runuser" in done.stderr, "run it as nobody" in done.stderr) == (2, False, True)
 
 
-def test_owner_without_access_gets_no_sudo_line(owned):
+def test_owner_without_access_gets_no_line(owned):
     for path in (owned.ledger.parent, *owned.ledger.parent.iterdir()):
         os.chown(path, 0, 0)
     owned.ledger.chmod(0o400)
-    assert "sudo" not in run_as_another(owned, "retry").stderr
+    assert "runuser" not in run_as_another(owned, "retry").stderr

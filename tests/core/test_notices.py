@@ -67,7 +67,7 @@ def test_kinds_do_not_delay_each_other(day):
     assert len(day.now(0, blocked("a"))) == 1
     (notice,) = day.now(1, blocked("a"), brake)
     assert notice.kind is Kind.BRAKE
-    assert "the root is gone (assetsync status shows what ends it)" in notice.text
+    assert "the root is gone (`assetsync status` shows what ends it)" in notice.text
 
 
 def test_end_is_reported_at_once(day):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
+
+from assetsync.cli.entry import run
 
 FOLDER = Path(__file__).parents[2] / "systemd" / "monitoring"
 GUIDE = Path(__file__).parents[2] / "assetsync" / "guide" / "metrics.md"
@@ -77,6 +80,20 @@ def test_every_alert_has_summary_and_remedy():
         assert rule["labels"]["severity"] in {"page", "ticket"}
         assert rule["annotations"].keys() == {"summary", "description"}
     assert len({rule["alert"] for rule in rules}) == len(rules)
+
+
+def test_commands_of_alerts_name_the_site():
+    groups = yaml.safe_load(RULES.read_text("utf-8"))["groups"]
+    told = " ".join(rule["annotations"]["description"] for group in groups for rule in group["rules"])
+    codes = re.findall("`([^`]+)`", told.replace("{{ $labels.site }}", "hq"))
+    commands = [shlex.split(code)[1:] for code in codes if code.startswith("assetsync ")]
+    assert ["status", "--site", "hq"] in commands
+    for words in commands:
+        assert words[words.index("--site") + 1] == "hq"
+        # An option that the command lacks is an error before the help is shown.
+        assert run([*words, "--help"]) == 0
+    for code in (code for code in codes if code.startswith("systemctl ")):
+        assert re.fullmatch(r"systemctl restart ('assetsync@\*'|assetsync@hq)", code)
 
 
 def test_panels_have_unique_ids_and_places():

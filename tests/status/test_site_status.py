@@ -209,7 +209,7 @@ def test_file_moved_in_scan_is_not_unreadable(shown):
     status = shown.status()
     assert headline(status) == "Action needed: 1 path unreadable."
     assert scanned(status).endswith(
-        ", not complete, 4 moved or replaced meanwhile, 1 unreadable: assetsync check lists them"
+        ", not complete, 4 moved or replaced meanwhile, 1 unreadable: `assetsync check` lists them"
     )
     assert as_object(status)["last_scan"]["unreadable"] == 5
 
@@ -322,7 +322,7 @@ def test_regular_work_shows_end_and_duration(shown):
             "unreadable",
             (
                 "fix its permissions, or restore it from a backup if its disk fails (see `dmesg`): it is tried"
-                " again within a minute once it can be opened, at once assetsync retry 'a b'\\''c'"
+                " again within a minute once it can be opened, at once `assetsync retry 'a b'\\''c'`"
             ),
             False,
         ),
@@ -330,7 +330,7 @@ def test_regular_work_shows_end_and_duration(shown):
         ("changed", "assetsync retry --send-again 'a b'\\''c'", True),
         (
             "missing",
-            "assetsync retry 'a b'\\''c', or assetsync retry --send-again 'a b'\\''c' if that finds nothing",
+            "`assetsync retry 'a b'\\''c'`, or `assetsync retry --send-again 'a b'\\''c'` if that finds nothing",
             False,
         ),
         (
@@ -341,9 +341,9 @@ def test_regular_work_shows_end_and_duration(shown):
             ),
             False,
         ),
-        ("undecidable", "assetsync doubt resolve 'a b'\\''c' --asset ID, or --absent", False),
+        ("undecidable", "`assetsync doubt resolve 'a b'\\''c' --asset ID`, or `--absent`", False),
         ("refused_as_duplicate", "assetsync doubt resolve 'a b'\\''c' --asset ID", False),
-        ("resembles", "assetsync reconcile --adopt, or assetsync retry --send-again 'a b'\\''c'", False),
+        ("resembles", "`assetsync reconcile --adopt`, or `assetsync retry --send-again 'a b'\\''c'`", False),
     ],
 )
 def test_remedy_follows_from_the_block_reason(shown, reason, step, whole):
@@ -590,7 +590,7 @@ def test_adopted_differences_are_one_line(shown):
     assert [line for line in leftovers(found) if "metadata" in line] == []
     (line,) = adopted_differing(found)
     assert line == (
-        "adopted with other metadata than in the sidecars: 1,200 files: assetsync drift list --adopted lists them"
+        "adopted with other metadata than in the sidecars: 1,200 files: `assetsync drift list --adopted` lists them"
     )
     assert as_object(found)["adopted_differing"] == 1200
     page = shown.get("/").body.decode()

@@ -52,7 +52,7 @@ def test_vanished_files_are_named_by_folder(filled):
     remove(filled, "F2", 3)
     assert filled.scan().vanished == 10
     first, *folders, newest = vanished(status(filled))
-    assert first == "vanished in the last 7 days: 10 files; assetsync orphans --all lists their assets"
+    assert first == "vanished in the last 7 days: 10 files; `assetsync orphans --all` lists their assets"
     assert [folder.strip() for folder in folders] == ["7 from F1", "3 from F2"]
     assert newest.endswith(": 10 of 30 files: F1/00, F1/01, F1/02, F1/03, F1/04, …")
     (event,) = as_object(status(filled))["vanished"]

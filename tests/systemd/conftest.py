@@ -26,7 +26,6 @@ DROP_IN = "/run/systemd/system/assetsync@hq.service.d"
 
 # What a person changes in the example: the site's own things, and shorter times.
 _EDITS = (
-    (r"(?m)^  api_key_file: .*\n", ""),
     (r"(?m)^  settle: 5s$", "  settle: 300ms"),
     (r"(?m)^  index: 1m$", "  index: 2s"),
     (r"(?m)^  verify: 5m$", "  verify: 1s"),
@@ -77,6 +76,10 @@ class Server:
         asked = "runuser -u assetsync -- /opt/assetsync/bin/assetsync files --json --config /etc/assetsync/hq.yaml"
         return {row["path"]: row for row in map(json.loads, self.machine.run(asked).stdout.splitlines())}
 
+    def status(self) -> str:
+        """Give the status as root sees it."""
+        return self.machine.out("assetsync status --site hq")
+
     def state(self, path: str) -> str | None:
         """Give the state of one file."""
         return self.files().get(path, {}).get("state")
@@ -124,6 +127,7 @@ class Server:
         """Bring the unit back to how the README left it, running."""
         self.sandbox.set_faults()
         self.machine.write("/etc/assetsync/hq.yaml", self.config)
+        self.machine.write("/etc/assetsync/hq.key", KEY + "\n")
         self.shorten()
         self.machine.out(f"systemctl stop {UNIT}; systemctl reset-failed {UNIT} || true; systemctl start {UNIT}")
 
@@ -163,10 +167,10 @@ def installed(booted: Server) -> Server:
     machine.environ |= {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/usr/src/wheels", "PIP_NO_CACHE_DIR": "1"}
     for line in commands():
         started = time.monotonic()
-        if line.startswith("editor "):
+        command, _, edited = line.partition(" && editor ")
+        machine.out(command, patience=300)
+        if edited:
             booted.edit()
-        else:
-            machine.out(line, patience=300)
         print(f"{time.monotonic() - started:.1f} s: {line}")
     return booted
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-SUITE = "bookworm"
+SUITE = os.environ.get("ASSETSYNC_SUITE", "bookworm")
 _PACKAGES = ("systemd", "systemd-sysv", "dbus", "python3", "python3-venv")
 _TOOLS = {"debootstrap": "debootstrap", "systemd-nspawn": "systemd-container", "nsenter": "util-linux"}
 

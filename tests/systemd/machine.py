@@ -24,6 +24,8 @@ class Machine:
                 ["setpriv", "--pdeathsig", "TERM", "systemd-nspawn", f"--directory={image}", "--volatile=overlay",
                  "--boot", "--register=no", "--keep-unit", "--console=pipe", f"--machine=assetsync-{os.getpid()}",
                  *(f"--bind-ro={here}:{there}" for there, here in shown.items())],
+                # Debian 13 boots with cgroup v2 only, which this machine may mount beside v1.
+                env={**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"},
                 stdin=subprocess.DEVNULL, stdout=out, stderr=out,
             )  # fmt: skip
         self.environ = dict(_ENVIRON)

@@ -9,10 +9,13 @@ import time
 import urllib.request
 
 import pytest
+import yaml
 
 from assetsync.sandbox import FaultKind, FaultRule, Operation
 
+from ..printed import printed  # noqa: TID252 - the one way to another folder's parts
 from .conftest import KEY, OTHER, UNIT
+from .readme import SYSTEMD
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
@@ -34,7 +37,7 @@ def test_systemctl_status_shows_the_verdict(server):
 
 def test_page_and_metrics_work_when_confined(server):
     server.until_mirrored()
-    port = re.findall(r'"port": ([0-9]+), "event": "status page"', server.journal(0))[-1]
+    port = re.findall(r"status page .* port=([0-9]+)", server.journal(0))[-1]
 
     def get(path):
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
@@ -161,6 +164,47 @@ def test_stop_is_timely_despite_hung_service(server):
     server.add("photos/hung-upload.jpg", os.urandom(1000))
     server.machine.until(lambda: server.state("photos/hung-upload.jpg") == "sending", 20, "it is on its way")
     assert server.stop() < 60
+    # It would be in doubt for at least that read_timeout.
+    server.machine.out("assetsync doubt resolve --site hq photos/hung-upload.jpg --absent")
+
+
+def test_new_key_is_read_by_a_restart(server):
+    server.until_mirrored()
+    since = time.time()
+    server.machine.write("/etc/assetsync/hq.key", "the-key-of-tomorrow\n")
+    server.machine.out(f"systemctl reload {UNIT}")
+    server.machine.until(lambda: "hq.key has changed" in server.journal(since), 30, "the reload warns")
+    assert f'fix="systemctl restart {UNIT}"' in server.journal(since)
+    server.add("photos/old-key.jpg", os.urandom(1000))
+    server.until_mirrored()
+    server.machine.out(f"systemctl restart {UNIT}")
+    server.add("photos/new-key.jpg", os.urandom(1000))
+    server.machine.until(lambda: "the service refuses the API key" in server.status(), 40, "the refusal")
+    [command] = (command for command in printed(server.status()) if command.startswith("systemctl"))
+    server.machine.write("/etc/assetsync/hq.key", KEY + "\n")
+    server.machine.out(command)
+    server.until_mirrored()
+
+
+def test_printed_commands_run(server):
+    """What status, check, explain, the hint for another user and the alerts print is pasted into root's shell."""
+    server.until_mirrored()
+    server.add("photos/empty.jpg", b"")
+    server.machine.until(lambda: "1 blocked" in server.status(), 40, "it is blocked")
+    server.stop()
+    asked = ["status", "check", "explain photos/empty.jpg"]
+    shown = "\n".join(server.machine.run(f"assetsync {command} --site hq").stdout for command in asked)
+    shown += server.machine.run("runuser -u nobody -- assetsync status --site hq").stderr
+    rules = yaml.safe_load((SYSTEMD / "monitoring" / "assetsync.rules.yml").read_text("utf-8"))["groups"][0]["rules"]
+    shown += "\n".join(rule["annotations"]["description"] for rule in rules).replace("{{ $labels.site }}", "hq")
+    commands = printed(shown)
+    as_owner = "runuser -u assetsync -- /opt/assetsync/bin/assetsync status --site hq"
+    assert {f"systemctl start {UNIT}", as_owner, "assetsync doubt list --site hq"} <= set(commands)
+    for command in commands:
+        done = server.machine.run(command)
+        assert done.returncode in (0, 1), f"{command}\n{done.stdout}\n{done.stderr}"
+    assert server.show("ActiveState") == {"ActiveState": "active"}
+    (server.tree / "photos" / "empty.jpg").unlink()
 
 
 def test_configuration_mistake_is_not_retried(server):

@@ -94,9 +94,9 @@ class Compared:
         # Count what is not listed, too.
         deque(listed, maxlen=0)
         if counts["missing"] and limit is not None:
-            write("assetsync retry --reason missing looks for what is missing; with --send-again it is uploaded")
+            write("`assetsync retry --reason missing` looks for what is missing; with --send-again it is uploaded")
         if counts[NEVER_PROCESSED] and limit is not None:
-            write(f"assetsync retry --send-again --reason {NEVER_PROCESSED} uploads what was never processed")
+            write(f"`assetsync retry --send-again --reason {NEVER_PROCESSED}` uploads what was never processed")
         write()
         unmet = counts.pop(_UNMET, 0)
         said_of = [", ".join(coloured(f"{count:,} {why}", _colour(why)) for why, count in sorted(counts.items()))]

@@ -18,6 +18,7 @@ from assetsync.ledger.reports import Finding
 from assetsync.ledger.rows import AttemptRow, FileRow
 from assetsync.model import State, Wanted
 from assetsync.service.search import checked_id
+from assetsync.status.sentences import about
 from assetsync.sync.requests.decisions import Resolve
 from assetsync.sync.requests.retry import LookUp
 from assetsync.text import amount, moment, plural, printable, runnable
@@ -51,7 +52,7 @@ def list_doubts(config: SiteConfig, *, limit: int, as_json: bool) -> None:
             if as_json:
                 write_json(_as_object(row, attempt))
                 continue
-            state = f"{row.state.words}, {printable(row.detail or row.reason or '')}"
+            state = f"{row.state.words}, {about(row, row.detail or row.reason or '')}"
             write_parts(f"{printable(row.path)}:", runnable(state), between=" ")
             if attempt is not None:
                 handed = "an unknown part" if attempt.bytes_sent is None else amount(attempt.bytes_sent)

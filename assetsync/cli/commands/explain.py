@@ -18,7 +18,7 @@ from assetsync.ledger.rows import AttemptRow
 from assetsync.model import State, Wanted
 from assetsync.status.document import brake_object, hold_object
 from assetsync.status.file_sentences import INTERRUPTED, MEANS, attempt_line, error_of, next_try_text
-from assetsync.status.sentences import NOT_READ_BACK, next_step
+from assetsync.status.sentences import NOT_READ_BACK, about, next_step
 from assetsync.text import amount, moment, path_keys, printable, runnable
 
 
@@ -171,9 +171,9 @@ def _version(state: PathState, version: Version, config: SiteConfig) -> Iterator
     named = None if state.mapping is None else state.mapping.destfolderid
     error = error_of(row, {folder: hold for folder, hold in state.holds.items() if folder != named})
     if error is not None:
-        yield (f"    why: {runnable(printable(error))}",)
+        yield (f"    why: {runnable(about(row, error))}",)
     elif row.detail is not None and row.state is State.STORED:
-        yield (f"    {runnable(printable(row.detail))}",)
+        yield (f"    {runnable(about(row, row.detail))}",)
     for difference in filter(None, (drift_of(row), adopted_difference_of(row))):
         yield (f"    metadata: {printable(difference)}",)
     for attempt in version.attempts:
@@ -182,6 +182,6 @@ def _version(state: PathState, version: Version, config: SiteConfig) -> Iterator
     if due is not None:
         yield (f"    next try: {runnable(next_try_text(due, time.time()))}",)
     elif row.state is State.STORED and row.wanted is Wanted.YES and not config.schedule.reads_back:
-        yield (f"    {NOT_READ_BACK}; {runnable('assetsync reconcile')} reads it back",)
+        yield (f"    {NOT_READ_BACK}; {runnable('`assetsync reconcile`')} reads it back",)
     if row.state is State.BLOCKED and row.wanted is Wanted.YES:
         yield (f"    what helps: {runnable(next_step(row))}",)

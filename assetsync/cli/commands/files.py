@@ -20,7 +20,7 @@ from assetsync.ledger.reports import Finding, LedgerView, view_ledger
 from assetsync.ledger.rows import FileRow
 from assetsync.model import State
 from assetsync.status.file_sentences import error_of
-from assetsync.status.sentences import step_of_each
+from assetsync.status.sentences import about, step_of_each
 from assetsync.text import moment, printable, runnable
 
 FILE_KEYS = (
@@ -152,7 +152,7 @@ def _none(*, chosen: bool, history: bool) -> str:
 
 def _write(row: FileRow, holds: dict[str, Hold]) -> None:
     error = error_of(row, holds)
-    shown = [f"({runnable(printable(error))})"] if error else []
+    shown = [f"({runnable(about(row, error))})"] if error else []
     write_parts(f"{row.state:<10}  {row.assetid or '-':<32}", printable(row.path), *shown)
 
 

@@ -239,7 +239,7 @@ def _make_folder(folder: Path, mode: int) -> None:
 
 def _check(path: Path) -> int:
     """Check the new site, and print the next commands."""
-    name_configuration(options.option_for(path))
+    name_configuration(options.option_for(path, os.environ), options.unit_for(path))
     code = int(click.get_current_context().invoke(check, path=path, notify=False, as_json=False))
     if code != OK:
         write("next, after the errors above are fixed: assetsync check")

@@ -174,13 +174,13 @@ def _tell(report: Report, site: Site, *, only_look: bool) -> None:
     write(_verdict(report, only_look=only_look))
     if report.trouble is not None:
         write(f"the service: {printable(report.trouble)}")
-        write("    assetsync check shows what answers; the next run goes on where this one stopped")
+        write("    `assetsync check` shows what answers; the next run goes on where this one stopped")
     # The sentences below do not depend on whether a process sends. So a dry run does not look at the lock file, which
     # its user may not be allowed to read.
     status = read_status(site.config, site.context.ledger, site.context.clock.now(), running=not only_look)
     if report.unreadable and (only_look or status.unreadable is None):
         write(f"unreadable, files and folders: {report.unreadable:,}; nothing is concluded about them")
-        write("    assetsync check lists them")
+        write("    `assetsync check` lists them")
     for reason in report.would_brake:
         write(f"a run would pull the brake: {printable(reason)}")
     for line in missing_folders(report.missing):

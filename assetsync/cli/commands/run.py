@@ -16,10 +16,10 @@ import structlog
 from assetsync import INTERRUPTED
 from assetsync.cli.entry import OK
 from assetsync.cli.operator import read_key
-from assetsync.cli.options import with_config_path
+from assetsync.cli.options import option_for, unit_for, with_config_path
 from assetsync.cli.output import warn
 from assetsync.clock import ZONE_FIX, zone_warning
-from assetsync.config import SiteConfig, key_file, key_file_warning, load_config
+from assetsync.config import SiteConfig, key_file, key_file_warning, load_config, outdated_credential
 from assetsync.daemon.daemon import Configured, Daemon, Ended
 from assetsync.daemon.systemd import Notifier, Signals
 from assetsync.errors import ConfigError
@@ -27,6 +27,7 @@ from assetsync.ledger.file.ledger_files import exists
 from assetsync.log import configure_logging
 from assetsync.notify.notifications import receivers
 from assetsync.parts import expect_root, make_service
+from assetsync.text import name_configuration
 
 log = structlog.get_logger(__name__)
 
@@ -56,6 +57,8 @@ def command(path: Path) -> int:
     signals = Signals(notifier)
     # First: the configuration is read after each signal that arrives from now on, or again.
     signals.take()
+    # Those who read the page, the log and the messages have another environment.
+    name_configuration(option_for(path, {}), unit_for(path))
     _limit_heaps()
     configured = _read(path)
     config = configured.config
@@ -76,6 +79,8 @@ def command(path: Path) -> int:
         configured = ended
         _log_as(configured.config)
         log.info("configuration reloaded")
+        if (outdated := outdated_credential(configured.config, os.environ)) is not None:
+            log.warning(outdated, fix="systemctl restart assetsync@SITE")
 
 
 def _limit_heaps() -> None:

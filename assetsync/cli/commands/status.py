@@ -138,7 +138,7 @@ def _lines(look: _Look) -> Iterator[str]:
     if look.unseen is not None:
         yield f"it is unknown whether a process sends for this site: {look.unseen}"
     elif not status.running:
-        yield "no process sends for this site now: assetsync run, or assetsync reconcile"
+        yield "no process sends for this site now: systemctl start assetsync@SITE"
 
 
 _COLOURS = {Level.IN_SYNC: "green", "noted": "yellow", Level.UNDER_WAY: "yellow", Level.NEEDS_YOU: "red"}

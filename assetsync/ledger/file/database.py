@@ -214,7 +214,7 @@ def open_beside(path: Path, *, site: str | None = None, writable: bool = False) 
     store = Database(path, read_only=not writable)
     try:
         with store.reader() as conn:
-            integrity.expect_current(path, conn)
+            integrity.expect_current(path, conn, is_held=holder_of(path).sends)
             if site is not None:
                 expect_owner(conn, path, site)
     except sqlite3.Error as error:

@@ -153,12 +153,18 @@ def code_of(error: BaseException | None) -> int:
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
-def expect_current(path: Path, conn: sqlite3.Connection) -> None:
-    """Check that this release can read a ledger; raise LedgerNewer, LedgerError for an older one, or sqlite3.Error."""
+def expect_current(path: Path, conn: sqlite3.Connection, *, is_held: bool) -> None:
+    """Check that this release can read a ledger; raise LedgerNewer, LedgerError for an older one, or sqlite3.Error.
+
+    `is_held`: a process sends for the ledger. It is of the older release, too, and must end before a start of this
+    release can migrate the ledger.
+    """
     if _applied(path, conn) != MIGRATIONS:
+        by = ", whose daemon still runs" if is_held else ""
+        verb = "restart" if is_held else "start"
         raise LedgerError(
-            f"the ledger {path} was written by an older release",
-            hint="run `assetsync reconcile` once to bring it up",
+            f"the ledger {path} was written by an older release{by}",
+            hint=f"the next start brings it up to date: `systemctl {verb} assetsync@SITE`",
         )
 
 

@@ -22,7 +22,7 @@ from assetsync.sync.upload.limits import DoubtLimit
 from assetsync.sync.upload.preview import Preview
 from assetsync.text import on_the_wall, printable
 
-_INTERRUPTED = "assetsync run, or assetsync reconcile, looks up whether it arrived"
+_INTERRUPTED = "`systemctl start assetsync@SITE`, or `assetsync reconcile`, looks up whether it arrived"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def _decided(row: FileRow, due: float, waits: Waits) -> NextTry:
 def _stopped(row: FileRow, waits: Waits) -> tuple[str, str] | None:
     """Return what stops the upload of a version, in a word and a sentence; None if it only waits for its time."""
     if waits.brakes:
-        return "brake", f"once brake {waits.brakes[0].id} is released: assetsync status tells why it is pulled"
+        return "brake", f"once brake {waits.brakes[0].id} is released: `assetsync status` tells why it is pulled"
     if waits.pause is not None:
         return _answered_again(row, waits.pause)
     other = waits.ledger.queue.behind(row)

@@ -53,7 +53,7 @@ def test_audit_lists_all_kinds_of_difference(mirrored):
     assert {one["name"] for one in found} == {None, "b.txt", "stranger.txt"}
     shown = mirrored.run("audit", "--last")
     assert (shown.code, shown.out.splitlines()[-1]) == (1, "hq: 1 doubled, 1 missing, 1 unknown")
-    assert "assetsync retry --reason missing looks for what is missing; with --send-again it is uploaded" in shown.out
+    assert "`assetsync retry --reason missing` looks for what is missing; with --send-again it is uploaded" in shown.out
     assert f"unknown    {other}  -  stranger.txt\n" in shown.out
 
 
@@ -225,7 +225,7 @@ def test_unprocessed_asset_is_listed_until_sent_again(site):
     stuck = ids(site)["a.txt"]
     shown = site.run("audit")
     assert (shown.code, shown.out.splitlines()[-1]) == (1, "hq: 1 never_processed")
-    assert "assetsync retry --send-again --reason never_processed uploads what was never processed" in shown.out
+    assert "`assetsync retry --send-again --reason never_processed` uploads what was never processed" in shown.out
     folder, found = site.run("audit", "--last", "--json").objects
     assert (folder["never_processed"], folder["fine"], found["reason"]) == (1, 0, "never_processed")
     assert (found["path"], found["assetid"]) == ("photos/a.txt", stuck)

@@ -251,14 +251,14 @@ def test_user_other_than_owner_is_warned(site, monkeypatch):
         f"the ledger belongs to the user {owner}, and this is 4000000001: files that {owner} cannot read are not"
         " reported here"
     )
-    line = said["fix"].removeprefix("run it as its user: ")
-    assert line == f"sudo -u {owner} {program()} check --config '{site.config}'"
-    # A sudo that changes no user passes no environment on either.
-    sudo = site.config.with_name("sudo")
-    sudo.write_text(f'#!/bin/sh\nshift 3\nexec env -i {sys.executable} -m assetsync "$@"\n')
-    sudo.chmod(0o755)
+    line = said["fix"].removeprefix("run it as its user, which root can: ")
+    assert line == f"runuser -u {owner} -- {program()} check --config '{site.config}'"
+    # In another shell, without this one's variables, and by a runuser that needs no root.
+    runuser = site.config.with_name("runuser")
+    runuser.write_text(f'#!/bin/sh\nshift 4\nexec env -i {sys.executable} -m assetsync "$@"\n')
+    runuser.chmod(0o755)
     done = subprocess.run(
-        ["bash", "-c", line], check=False, capture_output=True, env={"PATH": f"{sudo.parent}:/usr/bin:/bin"}
+        ["bash", "-c", line], check=False, capture_output=True, env={"PATH": f"{runuser.parent}:/usr/bin:/bin"}
     )
     assert (done.returncode, b"my site.yaml: site hq" in done.stdout) == (0, True)
 
@@ -484,7 +484,7 @@ def test_root_that_cannot_become_the_user_is_warned(daemons, monkeypatch):
     (said,) = [finding for finding in daemons.run("check", "--json").only["findings"] if finding["what"] == "user"]
     assert said["level"] == "warning"
     assert said["fix"].startswith("run it as its user: ")
-    assert said["fix"].endswith(f" -u nobody {program()} check --config {daemons.config}")
+    assert said["fix"].endswith(f"runuser -u nobody -- {program()} check --config {daemons.config}")
 
 
 @needs_root

@@ -38,7 +38,7 @@ def test_interrupted_upload_is_not_on_its_way(site):
     process.wait()
     stopped = site.run("explain", "photos/a.jpg")
     assert "sending: its upload was interrupted: no process sends it now" in stopped.out
-    assert "next try: assetsync run, or assetsync reconcile, looks up whether it arrived" in stopped.out
+    assert "next try: assetsync run, or `assetsync reconcile`, looks up whether it arrived" in stopped.out
     (version,) = site.run("explain", "photos/a.jpg", "--json").only["versions"]
     assert version["next_try_reason"] == "interrupted"
 

@@ -680,7 +680,7 @@ class TestExplain:
         site.configure(more="schedule: {index: off, verify: off}")
         said = site.run("explain", "photos/a.jpg").out
         assert "next try" not in said
-        assert "not read back: schedule.verify and schedule.index are off; assetsync reconcile reads it back" in said
+        assert "not read back: schedule.verify and schedule.index are off; `assetsync reconcile` reads it back" in said
 
 
 class TestOrphans:

@@ -12,7 +12,7 @@ import pytest
 import sqlite_utils
 from sqlite_utils import Migrations
 
-from assetsync.errors import LedgerNewer
+from assetsync.errors import LedgerError, LedgerNewer
 from assetsync.ledger.file import integrity, schema
 from assetsync.ledger.file.database import open_database
 from assetsync.ledger.ledger import open_ledger, read_ledger
@@ -194,6 +194,19 @@ def test_renamed_facts_keep_their_values(old: Path):
         facts = dict(conn.execute("SELECT name, value FROM facts"))
     assert {name: facts.get(new) for name, new in names.items()} == {name: f"of {name}" for name in names}
     assert names.keys() & facts.keys() == set()
+
+
+def test_later_release_beside_an_older_daemon_advises_a_restart(tmp_path: Path, monkeypatch):
+    """Another process could not migrate the ledger that the daemon of the older release holds."""
+    path = tmp_path / "hq.db"
+    with closing(open_ledger(path)):
+        monkeypatch.setattr(integrity, "MIGRATIONS", integrity.MIGRATIONS | {"m999_later"})
+        with pytest.raises(LedgerError, match="older release, whose daemon still runs") as caught:
+            read_ledger(path)
+    assert caught.value.hint.endswith("`systemctl restart assetsync@SITE`")
+    with pytest.raises(LedgerError, match="older release") as caught:
+        read_ledger(path)
+    assert caught.value.hint.endswith("`systemctl start assetsync@SITE`")
 
 
 @pytest.mark.parametrize("opened", [open_ledger, read_ledger])

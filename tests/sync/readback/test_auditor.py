@@ -55,7 +55,7 @@ def test_deleted_asset_blocks_with_remedy(mirrored):
     del world.service.assets[world.row("1").assetid]
     assert audit(world) == {"assets": 2, "fine": 2, "missing": 1}
     assert (world.row("1").state, world.row("1").reason) == (State.BLOCKED, "missing")
-    assert next_step(world.row("1")) == "assetsync retry 1, or assetsync retry --send-again 1 if that finds nothing"
+    assert next_step(world.row("1")) == "`assetsync retry 1`, or `assetsync retry --send-again 1` if that finds nothing"
 
 
 def test_suggested_retry_adopts_the_kept_copy(mirrored):
