@@ -207,10 +207,8 @@ def build(
     kinds = Kinds(ledger, clock, config.service, is_leased=upload_queue.is_leased)
     sidecar_cache = SidecarCache(clock)
     met = partial(note_sidecar, context, plan, sidecar_cache)
-    fields_table, custom_fields = config.service.metadata_fields.table(), config.service.custom_fields
-    sidecars = Sidecars(
-        context.tree, clock, fields_table, custom_fields, kind_of=kinds.of, cache=sidecar_cache, met=met
-    )
+    field_names = config.service.field_names
+    sidecars = Sidecars(context.tree, clock, field_names, kind_of=kinds.of, cache=sidecar_cache, met=met)
 
     # What the tree says becomes rows.
     brake, resend_moved = config.brake, config.policy.on_move == "upload"

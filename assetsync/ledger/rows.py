@@ -320,6 +320,14 @@ def apply(conn: sqlite3.Connection, file_id: int, event: Event, now: float, **ch
     return move(conn, row, event, now, open_attempt=bool(row["open"]), **changes)
 
 
+SENT_WITH_XMP = (
+    "(files.id > (SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'xmp_after_file')"
+    " OR EXISTS (SELECT 1 FROM attempts a WHERE a.file_id = files.id"
+    "   AND a.id > (SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'xmp_after_attempt')))"
+)
+"""SQL condition for versions that a release sent, or adopted, which read XMP files; in a ledger of an older release."""
+
+
 def retry_where(conn: sqlite3.Connection, where: str, values: Sequence[Any], now: float) -> int:
     """Retry the blocked versions for which the condition `where` holds; return their number."""
     rows = conn.execute(f"SELECT id FROM files WHERE state = 'blocked' AND {where}", values).fetchall()

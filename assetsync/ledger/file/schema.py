@@ -502,6 +502,22 @@ def m023_adopted_differs(db: sqlite_utils.Database) -> None:
         db.execute(statement)
 
 
+_XMP = """
+ALTER TABLE sidecars ADD COLUMN is_first INTEGER NOT NULL DEFAULT 0;  -- 1: XMP, as the first scan with XMP saw it
+INSERT INTO facts SELECT 'xmp_after_file', MAX(id) FROM files GROUP BY 1;
+INSERT INTO facts SELECT 'xmp_after_attempt', COALESCE((SELECT MAX(id) FROM attempts), 0)
+    WHERE EXISTS (SELECT 1 FROM files);
+INSERT INTO facts SELECT 'xmp_first_scan', 'not ended' WHERE EXISTS (SELECT 1 FROM files);
+"""
+
+
+@migrations()
+def m024_xmp(db: sqlite_utils.Database) -> None:
+    """Record XMP files as sidecars; those that lie beside files that were sent before are no drift of these files."""
+    for statement in statements(_XMP):
+        db.execute(statement)
+
+
 def statements(script: str) -> list[str]:
     """Return the statements of a script, split at semicolons, without comments."""
     bare = "\n".join(line.split("--", 1)[0] for line in script.splitlines())

@@ -47,7 +47,7 @@ class Preparer:
         self._folder_listing = folder_listing
         self._rules = rules
         self.dedupe = Dedupe(context, folder_listing)
-        sidecar_states = SidecarStates(context.tree, context.clock, sidecars, rules.settle)
+        sidecar_states = SidecarStates(context.tree, context.clock, sidecars, context.ledger.versions, rules.settle)
         self._sources = Sources(context, sidecars, folder_listing, self.dedupe, kinds, sidecar_states)
 
     def is_listed(self, destfolderid: str) -> bool:

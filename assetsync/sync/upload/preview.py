@@ -38,7 +38,7 @@ class Preview:
         self._clock = clock
         self._mappings = mappings
         self._rules = rules
-        self._sidecar_states = SidecarStates(tree, clock, sidecars, rules.settle)
+        self._sidecar_states = SidecarStates(tree, clock, sidecars, ledger.versions, rules.settle)
 
     def of(self, row: FileRow) -> Decision | Gather:
         """Return the decision on a file; Gather if its content decides whether it is sent."""
