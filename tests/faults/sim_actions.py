@@ -51,8 +51,8 @@ class Actions:
         self._sim.guarded(self._sim.look, "look")
 
     def _hint(self) -> None:
-        sidecar = f"{self._sim.last_path}.yaml"
-        for path in (self._sim.last_path, sidecar):
+        last = self._sim.last_path
+        for path in (last, f"{last}.yaml", *([f"{last}.xmp"] if last in self._sim.files.xmp_files else [])):
             self._sim.watch_queue.add(path.encode())
         self._sim.guarded(self._sim.look, "look")
 
