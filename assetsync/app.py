@@ -100,6 +100,7 @@ class Site:
             self.context.meter.doubted(lost)
             log.warning("in doubt after an unclean stop", files=lost)
         ledger.queue.release_folders(now)
+        ledger.queue.sidecars_may_be_optional(now)
         self.indexer.begin()
         self.try_again()
         if ledger.restored:

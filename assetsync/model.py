@@ -123,6 +123,7 @@ class Mapping(NamedTuple):
 
     `settle` is the number of seconds for which a file of the mapping must rest unchanged before it is sent. `xmp`:
     whether XMP files are sidecars; `sends_xmp`: they are not, because the ignore rules take them back as files.
+    `needs_sidecar`: a file without a sidecar of its own is not sent.
     """
 
     path: bytes
@@ -134,6 +135,7 @@ class Mapping(NamedTuple):
     settle: float = 5.0
     xmp: bool = True
     sends_xmp: bool = False
+    needs_sidecar: bool = False
 
 
 class UploadRequest(NamedTuple):

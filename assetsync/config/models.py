@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from assetsync.config.document.fields import LIST, Flag, Section, Text, Texts, Unusable, Whole
+from assetsync.config.document.fields import LIST, REQUIRED, Flag, FlagOrRequired, Section, Text, Texts, Unusable, Whole
 from assetsync.config.document.metadata import (
     METADATA_FIELDS,
     OFF,
@@ -245,7 +245,7 @@ class Folder(Section):
     ignore: Patterns = ()
     metadata: SaidWithPlaceholders = SaidWithPlaceholders()
     upload: FolderUpload = FolderUpload()
-    sidecars: Flag = True
+    sidecars: FlagOrRequired = True
     xmp: Flag | None = None
     settle: Duration | None = None
 
@@ -258,7 +258,8 @@ class Folder(Section):
             ignore=self.ignore,
             metadata=self.metadata.metadata(),
             upload=self.upload.options(),
-            sidecars=self.sidecars,
+            sidecars=bool(self.sidecars),
+            needs_sidecar=self.sidecars == REQUIRED,
             settle=settle if self.settle is None else self.settle,
             xmp=not sends_xmp if self.xmp is None else self.xmp,
             sends_xmp=sends_xmp,
@@ -271,6 +272,7 @@ class Watch(Section):
     mode: Literal["auto", "inotify", "polling", "off"] = "auto"
     settle: Duration = 5.0
     sidecar_wait: Duration = 0.0
+    sidecar_reminder: Duration | None = 86_400.0
     follow_symlinks: Flag = False
 
 

@@ -33,6 +33,7 @@ class Kind(StrEnum):
     DOUBTS = "doubts"
     INDEX_STOPPED = "index_stopped"
     TREE = "tree"
+    SIDECARS = "sidecars"
     VANISHED = "vanished"
     LEDGER = "ledger"
     ENDED = "ended"
@@ -190,6 +191,7 @@ _OVER = {
     Kind.OUTAGE: "the service answers again, after {after}",
     Kind.DOUBTS: "uploads in doubt stop sending no more, after {after}",
     Kind.INDEX_STOPPED: "indexing is switched off, or may be tried again",
+    Kind.SIDECARS: "no file has waited long for its sidecar any more",
     Kind.TREE: "all of the tree can be read again",
     Kind.VANISHED: "no more files have vanished for a day",
     Kind.LEDGER: "the ledger can be used again",
@@ -218,6 +220,12 @@ def _sentence(problem: Problem, new: int, names: tuple[str, ...], lasted: float)
         case Kind.TREE:
             noun = "path" if problem.count == 1 else "paths"
             return f"{problem.count:,} {noun} of the tree cannot be read{fresh}{named} (assetsync check)"
+        case Kind.SIDECARS:
+            noun = "file waits" if problem.count == 1 else "files wait"
+            return (
+                f"{problem.count:,} {noun} for metadata of their own{fresh}{named}"
+                " (assetsync retry --without-sidecar PATH sends them without)"
+            )
         case Kind.VANISHED:
             return f"files have vanished from the tree: {first}{more} (assetsync orphans --all lists their assets)"
         case Kind.LEDGER:

@@ -62,12 +62,14 @@ class FileRow(NamedTuple):
     unprocessed_last: float | None
     not_as_sent: str | None
     adopted_differs: str | None
+    without_sidecar: int
 
     @classmethod
     def unsaved(cls, path: bytes, stat: FileStat, destfolderid: str, now: float) -> "FileRow":
         """Return a version as it would be queued at `now` (seconds since the epoch); the ledger does not have it."""
         empty: dict[str, Any] = dict.fromkeys(cls._fields)
-        counts = dict.fromkeys(("id", "failures", "attempts", "absences", "crashes", "send_again"), 0)
+        zero = ("id", "failures", "attempts", "absences", "crashes", "send_again", "without_sidecar")
+        counts = dict.fromkeys(zero, 0)
         queued = {"state": State.QUEUED, "wanted": Wanted.YES, "due_at": now, "queued_at": now, "folded_name": ""}
         return cls(**(empty | counts | queued | stat._asdict()))._replace(path=path, destfolderid=destfolderid)
 
@@ -204,6 +206,12 @@ GOES_ON = {
 
 MISSING = "missing"
 """The reason of a file whose asset an audit no longer found; kept while the asset is looked up again."""
+
+NO_SIDECAR = "no_sidecar"
+"""The reason of a queued file that waits for its own sidecar, because its mapping requires one."""
+
+WAITS_FOR_SIDECAR = f"state = 'queued' AND wanted = 'yes' AND reason = '{NO_SIDECAR}'"
+"""SQL condition for these files; the same words as in the index `files_no_sidecar`."""
 
 NEW_SPAN = "grace_boot = NULL, rounds = 0"
 """SQL assignments of an attempt whose answered look-ups no longer count; the time of its first look-up is kept."""

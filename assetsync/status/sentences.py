@@ -81,8 +81,12 @@ def _urgency(status: SiteStatus) -> str:
     needs += ["wrong upload address"] * (status.wrong_address is not None)
     opens = sent_from(status)
     waits = "" if opens is None else f", sent {opens}"
-    pending = status.pending - status.not_read_back
+    without_sidecar = status.counts.waiting_for_sidecar
+    pending = status.pending - status.not_read_back - without_sidecar
     going = [f"{pending:,} pending{waits}"] * bool(pending)
+    going += [f"{without_sidecar:,} waiting for {'its sidecar' if without_sidecar == 1 else 'their sidecars'}"] * bool(
+        without_sidecar
+    )
     going += [f"{status.in_doubt:,} in doubt"] * bool(status.in_doubt)
     going += [f"{plural(len(status.undecided), 'folder')} to be audited"] * bool(status.undecided)
     lies = [f"{status.not_read_back:,} stored, {NOT_READ_BACK}"] * bool(status.not_read_back)
@@ -317,6 +321,7 @@ def leftovers(status: SiteStatus) -> Iterator[str]:
         yield f"unreadable: {status.unreadable}: nothing in it is sent, and nothing in it counts as deleted"
         yield "    give assetsync's user read permission: assetsync check, run as that user, names all"
     yield from _wrong_address(status)
+    yield from _without_sidecars(status)
     if status.in_doubt:
         yield (f"in doubt: {status.in_doubt:,}, assetsync looks each up until it is decided: assetsync doubt list")
     if status.not_read_back:
@@ -329,6 +334,14 @@ def leftovers(status: SiteStatus) -> Iterator[str]:
         yield "    correct it, then reload (systemctl reload, or SIGHUP)"
     if status.index_stopped is not None:
         yield f"indexing stopped: {printable(status.index_stopped)}"
+
+
+def _without_sidecars(status: SiteStatus) -> Iterator[str]:
+    """Yield how many files wait for their own sidecars, with the next step."""
+    if status.counts.waiting_for_sidecar:
+        count = files(status.counts.waiting_for_sidecar)
+        yield f"waiting for their own sidecars, which `sidecars: required` asks for: {count}"
+        yield "    put YAML or XMP files beside them; without: assetsync retry --without-sidecar PATH"
 
 
 def _wrong_address(status: SiteStatus) -> Iterator[str]:

@@ -132,6 +132,13 @@ class Actions:
     def _resume(self) -> None:
         self._sim.guarded(lambda: self._sim.person("resume", {}), "resume")
 
+    def _without_sidecar(self, path: str) -> bool:
+        if path not in self._sim.files.held:
+            return False
+        self._sim.undescribed.add(path)
+        given = {"paths": [path.encode().hex()]}
+        return self._sim.guarded(lambda: self._sim.person("without_sidecar", given), "without sidecar")
+
     def _retry(self) -> None:
         self._sim.guarded(lambda: self._sim.person("retry", {}), "retry")
 

@@ -50,6 +50,7 @@ XMP: dict[int, tuple[str, Said | None]] = {
 }
 """What may stand in an XMP file, and what it says; None is a mistake. Without a number (7) there is none."""
 _FOR_DOC = 6
+_EMPTY = 7
 
 
 class Files:
@@ -65,6 +66,8 @@ class Files:
         self._sidecars: dict[str, int] = {}
         self.xmp_files: dict[str, int] = {}
         """By path without `.xmp`: what stands in each, the number of none included once there was one."""
+        self.described: set[str] = set()
+        """The paths, and stems, that had a sidecar of their own at any time."""
         for folder in FOLDERS:
             (root / folder).mkdir()
         # Never touched: a mapped folder that is suddenly empty pulls the brake, which is to happen in one of them.
@@ -158,6 +161,7 @@ class Files:
         """Let a sidecar come, change, or (4) go."""
         full = self.root / f"{path}.yaml"
         if kind in SIDECARS:
+            self.described.add(path)
             self._sidecars[path] = kind
             full.write_text(SIDECARS[kind][0])
             self._stamp(full)
@@ -172,6 +176,7 @@ class Files:
         full = self.root / f"{path}.xmp"
         if kind not in XMP and not full.exists():
             return False
+        self.described.add(path)
         self.xmp_files[path] = kind
         if kind in XMP:
             full.write_text(XMP[kind][0])
@@ -194,7 +199,9 @@ class Files:
         stem = path.rpartition(".")[0]
         has_other = self.xmp_files.get(path) not in XMP and self.xmp_files.get(stem) == _FOR_DOC
         has_xmp = any(self.xmp_files.get(name) in XMP for name in (path, stem))
-        return path in self._sidecars or (has_xmp and not (has_other and not path.endswith(".doc")))
+        return self._sidecars.get(path) not in (None, _EMPTY) or (
+            has_xmp and not (has_other and not path.endswith(".doc"))
+        )
 
     def said_of(self, path: str) -> Said | None:
         """Give what the sidecars say of a file, None where one of them has a mistake."""

@@ -5,11 +5,13 @@ What must hold in the end is judged by `sim_sidecars`: the levels of the metadat
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 
 from .sim_schedule import Action, Schedule, schedule_of
 from .sim_tree import CONTENTS, PATHS
 
 _SHARE = 0.4
+_PERSONS = 0.02
 _KINDS = (0, 0, 1, 2, 3, 3, 4, 4, 5, 6, 7, 7)
 _ENDINGS = (".txt", ".doc")
 
@@ -25,6 +27,18 @@ def xmp_schedule(seed: int) -> Schedule:
         if rng.random() < _SHARE:
             actions += _change(rng, touched)
     return Schedule(variant, tuple(actions))
+
+
+def required_schedule(seed: int) -> Schedule:
+    """Return such a schedule in which two of three mappings require sidecars, and persons send some files without."""
+    rng = random.Random(f"required {seed}")
+    variant, described = xmp_schedule(seed)
+    actions: list[Action] = []
+    for action in described:
+        actions.append(action)
+        if rng.random() < _PERSONS:
+            actions.append(Action("without_sidecar", (rng.choice(PATHS),)))
+    return Schedule(replace(variant, requires_sidecars=True), tuple(actions))
 
 
 def _change(rng: random.Random, touched: list[str]) -> Iterable[Action]:

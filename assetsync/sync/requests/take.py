@@ -10,13 +10,14 @@ from assetsync.ledger.ledger import Request
 from assetsync.sync.context import Context
 from assetsync.sync.requests.decisions import Audit, Resolve, Resume, SettleDrift
 from assetsync.sync.requests.request import REFUSED, UNANSWERED, Argument, OperatorRequest
-from assetsync.sync.requests.retry import LookUp, Retry
+from assetsync.sync.requests.retry import LookUp, Retry, SendWithoutSidecar
 from assetsync.sync.requests.upload import BeginUpload, EndUpload
 
 log = structlog.get_logger(__name__)
 
 _KINDS: dict[str, type[OperatorRequest]] = {
-    kind.verb: kind for kind in (Retry, LookUp, Resume, Resolve, SettleDrift, Audit, BeginUpload, EndUpload)
+    kind.verb: kind
+    for kind in (Retry, LookUp, SendWithoutSidecar, Resume, Resolve, SettleDrift, Audit, BeginUpload, EndUpload)
 }
 
 

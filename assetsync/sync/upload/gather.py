@@ -194,7 +194,7 @@ class Gathering:
         self._opened_at = 0.0
         self._sidecar_changes = 0
 
-    def gather(self, fact: Fact) -> None:
+    def gather(self, fact: Fact) -> None:  # noqa: C901 - a case for each fact
         """Add a fact. Raise ReadStopped, and the errors of `Preparer.prepare`."""
         facts, row = self._facts, self._facts.row
         try:
@@ -204,6 +204,9 @@ class Gathering:
                 case Fact.LISTING:
                     self._sources.folder_listing.ensure(row.destfolderid)
                     facts.listing = self._sources.folder_listing.shows_of(row)
+                case Fact.HAS_SIDECAR:
+                    assert facts.mapping is not None, "a file without a mapping needs no sidecar"
+                    facts.has_sidecar = self._sources.sidecar_states.of(row.path, facts.mapping).has_own
                 case Fact.KIND:
                     facts.kind = self._kind()
                 case Fact.DISK:
