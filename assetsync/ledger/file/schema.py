@@ -504,10 +504,9 @@ def m023_adopted_differs(db: sqlite_utils.Database) -> None:
 
 _XMP = """
 ALTER TABLE sidecars ADD COLUMN is_first INTEGER NOT NULL DEFAULT 0;  -- 1: XMP, as the first scan with XMP saw it
-INSERT INTO facts SELECT 'xmp_after_file', MAX(id) FROM files GROUP BY 1;
-INSERT INTO facts SELECT 'xmp_after_attempt', COALESCE((SELECT MAX(id) FROM attempts), 0)
-    WHERE EXISTS (SELECT 1 FROM files);
-INSERT INTO facts SELECT 'xmp_first_scan', 'not ended' WHERE EXISTS (SELECT 1 FROM files);
+INSERT INTO facts SELECT 'xmp_after_file', (SELECT MAX(id) FROM files) FROM files LIMIT 1;
+INSERT INTO facts SELECT 'xmp_after_attempt', (SELECT COALESCE(MAX(id), 0) FROM attempts) FROM files LIMIT 1;
+INSERT INTO facts SELECT 'xmp_first_scan', 'not ended' FROM files LIMIT 1;
 """
 
 
