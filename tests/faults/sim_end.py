@@ -158,7 +158,12 @@ def _pause(simulation: "Simulation") -> float:
     (held_due,) = ledger.store.rows(
         "SELECT MIN(due_at) FROM files WHERE state = 'blocked' AND reason = ?", KEEPS_CHANGING
     )[0]
-    dues = [ledger.queue.next_due(), look, verify_due, held_due]
+    queue_due = ledger.queue.next_due()
+    if simulation.variant.requires_sidecars:
+        # A file that waits for its sidecar may wait for ever.
+        sql = "SELECT MIN(due_at) FROM files WHERE state = 'queued' AND wanted = 'yes' AND reason IS NOT 'no_sidecar'"
+        (queue_due,) = ledger.store.rows(sql)[0]
+    dues = [queue_due, look, verify_due, held_due]
     waits = [due - now for due in dues if due is not None]
     settled = site.settling.next_due()
     if settled is not None:
