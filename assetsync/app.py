@@ -209,7 +209,13 @@ def build(
     sidecar_cache = SidecarCache(clock)
     met = partial(note_sidecar, context, plan, sidecar_cache)
     field_names = config.service.field_names
-    sidecars = Sidecars(context.tree, clock, field_names, kind_of=kinds.of, cache=sidecar_cache, met=met)
+    sidecars = Sidecars(
+        *(context.tree, clock, field_names),
+        kind_of=kinds.of,
+        cache=sidecar_cache,
+        met=met,
+        xmp_endings=ledger.versions.xmp_endings,
+    )
 
     # What the tree says becomes rows.
     brake, resend_moved = config.brake, config.policy.on_move == "upload"

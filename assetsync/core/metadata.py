@@ -30,7 +30,7 @@ MAX_TOGETHER = 256 * 1024
 SUFFIX = b".yaml"
 FOLDER_SIDECAR = b"_folder.yaml"
 _XMP = b".xmp"
-_XMP_ENDINGS = tuple(dict.fromkeys(bytes(ending) for ending in product(*zip(_XMP, _XMP.upper(), strict=True))))
+XMP_ENDINGS = tuple(dict.fromkeys(bytes(ending) for ending in product(*zip(_XMP, _XMP.upper(), strict=True))))
 """The ending of XMP files in all letter cases, the usual one first."""
 
 DEFAULT_LANGUAGE = "1"
@@ -51,18 +51,18 @@ def is_xmp_name(name: bytes) -> bool:
     return name[-4:].lower() == _XMP
 
 
-def xmp_names(name: bytes) -> tuple[bytes, ...]:
+def xmp_names(name: bytes, endings: Sequence[bytes] = XMP_ENDINGS) -> tuple[bytes, ...]:
     """Return the names that the XMP file of a file may have; the first that exists is the only one that counts.
 
     `photo.jpg.xmp` is for `photo.jpg` alone, `photo.xmp` for every file of that stem.
     """
     stem = name.rpartition(b".")[0]
-    return tuple(base + ending for base in ((name, stem) if stem else (name,)) for ending in _XMP_ENDINGS)
+    return tuple(base + ending for base in ((name, stem) if stem else (name,)) for ending in endings)
 
 
-def own_sidecars(name: bytes, mapping: FolderMapping) -> tuple[bytes, ...]:
+def own_sidecars(name: bytes, mapping: FolderMapping, endings: Sequence[bytes] = XMP_ENDINGS) -> tuple[bytes, ...]:
     """Return the names that the own sidecars of a file of this name may have, its XMP file included."""
-    return (sidecar_for(name),) * mapping.sidecars + (xmp_names(name) if mapping.xmp else ())
+    return (sidecar_for(name),) * mapping.sidecars + (xmp_names(name, endings) if mapping.xmp else ())
 
 
 def described_by_xmp(path: bytes) -> bytes:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX, described_by_xmp, is_xmp_name
+from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX, XMP_ENDINGS, described_by_xmp, is_xmp_name
 from assetsync.core.settled import HOUR, KEEPS_CHANGING, is_settled
 from assetsync.core.states import Event
 from assetsync.ledger.file.database import AFTER_ALL, Database, below
@@ -83,6 +83,8 @@ class Versions:
 
     def __init__(self, store: Database) -> None:
         self._store = store
+        # None while they were not asked for.
+        self._xmp_endings: set[bytes] | None = None
 
     def current(
         self, first: bytes = b"", until: bytes | None = None, *, not_in: bytes | None = None
@@ -208,8 +210,24 @@ class Versions:
         rows = self._store.rows("SELECT size, mtime_ns, ctime_ns, inode FROM sidecars WHERE path = ?", path)
         return FileStat(*rows[0]) if rows else None
 
-    def first_sidecar(self, paths: Sequence[bytes]) -> bytes | None:
-        """Return a known sidecar at one of these paths, None if there is none."""
+    def xmp_endings(self) -> tuple[bytes, ...]:
+        """Return the endings that XMP files of the tree have, in the order in which they count.
+
+        It is asked for each file that is sent, and each ending costs a look at the disk: those that no scan and no
+        watched path has shown are left out, except the usual one. A first XMP file of another ending that comes after
+        its file was read is drift.
+        """
+        if self._xmp_endings is None:
+            sql = "SELECT DISTINCT substr(path, -4) FROM sidecars WHERE lower(CAST(substr(path, -4) AS TEXT)) = '.xmp'"
+            self._xmp_endings = {*self._store.column(sql)}
+        known = self._xmp_endings
+        return tuple(ending for ending in XMP_ENDINGS if ending in known or ending == XMP_ENDINGS[0])
+
+    def known_xmp(self, paths: Sequence[bytes]) -> bytes | None:
+        """Return a known XMP file at one of these paths, None if there is none."""
+        self.xmp_endings()
+        if not self._xmp_endings:
+            return None
         marks = ", ".join("?" * len(paths))
         return next(iter(self._store.column(f"SELECT path FROM sidecars WHERE path IN ({marks})", *paths)), None)
 
@@ -219,6 +237,8 @@ class Versions:
         Files that a bad sidecar blocked are retried. Files that were sent are marked for reading, because their
         metadata may differ now.
         """
+        if self._xmp_endings is not None:
+            self._xmp_endings |= {change.path[-4:] for change in changes if is_xmp_name(change.path)}
 
         def work(conn: sqlite3.Connection) -> int:
             return sum(_sidecar_changed(conn, change, now) for change in changes)

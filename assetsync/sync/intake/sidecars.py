@@ -8,7 +8,7 @@ is cached briefly, because the files of a folder come one after another.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from assetsync.config.document.metadata import FieldNames
 from assetsync.core import metadata
 from assetsync.core.kinds import guess_kind
 from assetsync.core.mapping import Plan
-from assetsync.core.metadata import is_xmp_name, xmp_names
+from assetsync.core.metadata import XMP_ENDINGS, is_xmp_name, xmp_names
 from assetsync.core.names import printable
 from assetsync.core.sent_texts import UNKNOWN, Texts
 from assetsync.core.settled import is_settled
@@ -140,11 +140,12 @@ class Sidecars:
         kind_of: Callable[[bytes], str] = guess_kind,
         cache: SidecarCache | None = None,
         met: Callable[[bytes], None] = lambda _path: None,
+        xmp_endings: Callable[[], Sequence[bytes]] = lambda: XMP_ENDINGS,
     ) -> None:
         """Start with the `cache` that other parts share, or a new one.
 
         `kind_of` returns the kind of asset that a file at a path is expected to become. `met` is called with the path
-        of each sidecar that was read.
+        of each sidecar that was read. `xmp_endings` returns the endings that XMP files may have.
         """
         self._kind_of = kind_of
         self._tree = tree
@@ -152,6 +153,7 @@ class Sidecars:
         self._names = field_names
         self.cache = cache or SidecarCache(clock)
         self._met = met
+        self._xmp_endings = xmp_endings
         # The files of a folder mostly have the same metadata.
         self._cached = lru_cache(maxsize=_MOST_CACHED)(self._merged)
 
@@ -194,7 +196,7 @@ class Sidecars:
 
     def _xmp_path(self, path: bytes) -> bytes | None:
         folder, _, name = path.rpartition(b"/")
-        return self._tree.first_of(folder, xmp_names(name))
+        return self._tree.first_of(folder, xmp_names(name, self._xmp_endings()))
 
     def _levels(self, path: bytes, mapping: Mapping, *, is_alone: bool = False, with_xmp: bool = True) -> _Levels:
         levels = [Level(metadata.expand(mapping.metadata, path), None)]

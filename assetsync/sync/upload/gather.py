@@ -133,7 +133,7 @@ class SidecarStates:
         The wait ends when a scan or the watcher has recorded that it is gone, and past `settle`.
         """
         folder, _, name = path.rpartition(b"/")
-        known = self._versions.first_sidecar([folder + b"/" + each if folder else each for each in xmp_names(name)])
+        known = self._versions.known_xmp([folder + b"/" + each if folder else each for each in xmp_names(name)])
         if known is None or not self._settle or self._xmp_of(path, mapping):
             return 0.0
         steady = self._clock.steady()
@@ -265,7 +265,8 @@ class Gathering:
         assert mapping is not None, "a file without a mapping is not looked at"
         self._sidecar_changes, self._opened_at = self._sidecars.cache.changes, self._context.clock.steady()
         # Hashing a large file may take minutes: look for its sidecar only after that.
-        beside = own_sidecars(row.path.rpartition(b"/")[2], mapping) if row.size <= SMALL else ()
+        name, endings = row.path.rpartition(b"/")[2], self._ledger.versions.xmp_endings()
+        beside = own_sidecars(name, mapping, endings) if row.size <= SMALL else ()
         try:
             self._file = self._tree.open(row.path, beside=beside)
         except NotRegular:
