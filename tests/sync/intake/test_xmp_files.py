@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from assetsync.model import State
+from assetsync.sync.intake.watch_queue import Looker, WatchQueue
 from tests.sync.readback.test_drift import drift
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
@@ -156,6 +157,20 @@ def test_xmp_that_stays_away_delays_once(settling, clock):
     settling.send()
     assert settling.posted() == ["p.jpg"]
     assert sent(settling) == {}
+
+
+def test_second_look_decides_that_an_xmp_is_gone(world, clock):
+    world.write("p.xmp", xmp("before"), mtime=1)
+    world.scan()
+    site, watch_queue = world.site, WatchQueue()
+    looker = Looker(site.context, site.plan, site.single_looks, watch_queue, site.sidecars.cache)
+    (world.root / "p.xmp").unlink()
+    watch_queue.add(b"p.xmp")
+    looker.step(0)
+    assert world.ledger.versions.sidecar(b"p.xmp") is not None
+    clock.advance(2)
+    looker.step(0)
+    assert world.ledger.versions.sidecar(b"p.xmp") is None
 
 
 def test_sidecar_wait_ends_with_an_xmp(make_world, clock):
