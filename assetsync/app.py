@@ -109,6 +109,7 @@ class Site:
             self.context.meter.doubted(lost)
             log.warning("in doubt after an unclean stop", files=lost, next="each is looked up before it is sent again")
         ledger.queue.release_folders(now)
+        ledger.queue.sidecars_may_be_optional(now)
         self.indexer.begin()
         self.try_again()
         if ledger.restored:
@@ -216,9 +217,13 @@ def build(
     kinds = Kinds(ledger, clock, config.service, is_leased=upload_queue.is_leased)
     sidecar_cache = SidecarCache(clock)
     met = partial(note_sidecar, context, plan, sidecar_cache)
-    fields_table, custom_fields = config.service.metadata_fields.table(), config.service.custom_fields
+    field_names = config.service.field_names
     sidecars = Sidecars(
-        context.tree, clock, fields_table, custom_fields, kind_of=kinds.of, cache=sidecar_cache, met=met
+        *(context.tree, clock, field_names),
+        kind_of=kinds.of,
+        cache=sidecar_cache,
+        met=met,
+        xmp_endings=ledger.versions.xmp_endings,
     )
 
     # What the tree says becomes rows.

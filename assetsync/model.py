@@ -136,7 +136,9 @@ class Metadata:
 class Mapping(NamedTuple):
     """An entry of `folders`: files below `path` are sent into the service's folder `destfolderid`.
 
-    `settle` is the number of seconds for which a file of the mapping must rest unchanged before it is sent.
+    `settle` is the number of seconds for which a file of the mapping must rest unchanged before it is sent. `xmp`:
+    whether XMP files are sidecars; `sends_xmp`: they are not, because the ignore rules take them back as files.
+    `needs_sidecar`: a file without a sidecar of its own is not sent.
     """
 
     path: bytes
@@ -146,6 +148,9 @@ class Mapping(NamedTuple):
     upload: UploadOptions = UploadOptions()
     sidecars: bool = True
     settle: float = 5.0
+    xmp: bool = True
+    sends_xmp: bool = False
+    needs_sidecar: bool = False
 
 
 class UploadRequest(NamedTuple):

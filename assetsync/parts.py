@@ -106,7 +106,7 @@ def make_preview(config: SiteConfig, ledger: "Ledger", clock: Clock) -> "Preview
     from assetsync.sync.upload.preview import Preview  # noqa: PLC0415
 
     tree = make_tree(config)
-    sidecars = Sidecars(tree, clock, config.service.metadata_fields.table(), config.service.custom_fields)
+    sidecars = Sidecars(tree, clock, config.service.field_names)
     return Preview(ledger, tree, clock, Mappings(mappings(config)), sidecars, rules=make_rules(config))
 
 

@@ -41,6 +41,7 @@ _READERS = {
     "below_root": "path",
     "due": "interval, cron line or off",
     "_flag": "yes or no",
+    "_flag_or_required": "on, off or required",
     "_whole": "number",
     "_texts": "list",
     "_events": "list",

@@ -113,9 +113,16 @@ def test_omitted_settings_have_defaults(make_config):
             "custom_fields": {},
             "kinds": {},
             "asset_url": None,
+            "xmp_fields": {},
         },
         "ignore": (),
-        "watch": {"mode": "auto", "settle": 5.0, "sidecar_wait": 0.0, "follow_symlinks": False},
+        "watch": {
+            "mode": "auto",
+            "settle": 5.0,
+            "sidecar_wait": 0.0,
+            "sidecar_reminder": 86_400.0,
+            "follow_symlinks": False,
+        },
         "upload": {
             "workers": 4,
             "rate": None,
@@ -140,6 +147,33 @@ def test_omitted_settings_have_defaults(make_config):
     assert (schedule.rescan, schedule.index, schedule.verify) == (Interval(3600.0), Interval(60.0), Interval(300.0))
     assert schedule.audit == cron("0 3 * * sun")
     assert mappings(config) == (Mapping(path=b"photos", destfolderid="F1"),)
+
+
+@pytest.mark.parametrize(
+    ("ignore", "said", "xmp", "sends_xmp"),
+    [
+        ("[]", "", True, False),
+        ("[]", "    xmp: off\n", False, False),
+        ("['!*.xmp']", "", False, True),
+        ("['!*.xmp']", "    xmp: on\n", True, False),
+        ("['!*.xmp']", "    ignore: ['*.xmp']\n", True, False),
+        ("['!keep/*.XMP']", "", False, True),
+        ("['!*']", "", False, True),
+        ("['!.*', '!*.psd']", "", True, False),
+    ],
+)
+def test_rule_that_takes_xmp_back_switches_it_off(make_config, ignore, said, xmp, sends_xmp):
+    text = SMALLEST + said + f"ignore: {ignore}\n"
+    (mapping,) = mappings(make_config(text=text))
+    assert (mapping.xmp, mapping.sends_xmp) == (xmp, sends_xmp)
+
+
+@pytest.mark.parametrize(
+    ("word", "sidecars", "needs_sidecar"), [("on", True, False), ("off", False, False), ("required", True, True)]
+)
+def test_sidecars_may_be_required(make_config, word, sidecars, needs_sidecar):
+    (mapping,) = mappings(make_config(text=f"{SMALLEST}    sidecars: {word}\n"))
+    assert (mapping.sidecars, mapping.needs_sidecar) == (sidecars, needs_sidecar)
 
 
 def test_ledger_path_ignores_environment(make_file):

@@ -10,9 +10,10 @@ from collections.abc import Mapping as AnyMapping
 from pathlib import Path
 
 from assetsync.cli.finding import NAMED, Finding, Level, of_error
-from assetsync.config import SiteConfig
+from assetsync.config import SiteConfig, mappings
 from assetsync.core.mapping import IgnoreRules, Mappings
-from assetsync.core.metadata import FOLDER_SIDECAR, MAX_BYTES, SUFFIX, parse_sidecar
+from assetsync.core.metadata import FOLDER_SIDECAR, MAX_BYTES, SUFFIX, is_xmp_name, language_of, parse_sidecar
+from assetsync.core.xmp import has_comma, parse_xmp
 from assetsync.errors import FileUnreadable, NotRegular, RootMissing, SidecarError
 from assetsync.model import Mapping
 from assetsync.parts import expect_root, let_in, make_plan, make_tree
@@ -24,6 +25,8 @@ from assetsync.tree.scan_report import ScanReport
 
 _UNREADABLE_NAMED = 5
 """The most unreadable files that findings name."""
+_XMP_READ = 1000
+"""The most XMP files that are read: each may hold megabytes."""
 _WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
 
 
@@ -33,10 +36,13 @@ def look_at_tree(config: SiteConfig) -> Iterator[Finding]:
     plan = make_plan(config)
     tree = make_tree(config)
     sidecars, kinds, unreadable = _Sidecars(tree, config.service.custom_fields), _Kinds(), _Unreadable(tree)
+    xmp_files = _XmpFiles(config, tree)
     try:
         expect_root(config)
         for seen in scan(tree, plan, report):
-            if seen.is_sidecar:
+            if seen.is_sidecar and is_xmp_name(seen.path):
+                xmp_files.see(seen.path, seen.mapping)
+            elif seen.is_sidecar:
                 sidecars.see(seen.path)
             else:
                 kinds.see(seen.path, seen.size)
@@ -44,7 +50,8 @@ def look_at_tree(config: SiteConfig) -> Iterator[Finding]:
     except RootMissing as error:
         yield of_error("root", error)
         return
-    seen_in = f"{files(report.files)} and {plural(sidecars.count, 'sidecar')} in {plural(report.folders, 'folder')}"
+    found = sidecars.count + xmp_files.count
+    seen_in = f"{files(report.files)} and {plural(found, 'sidecar')} in {plural(report.folders, 'folder')}"
     left_out = f"{report.ignored:,} left out by rules, {report.special:,} links and devices skipped"
     yield Finding("tree", Level.OK, f"{config.root}: {seen_in}, {left_out}")
     yield from kinds.findings()
@@ -64,6 +71,7 @@ def look_at_tree(config: SiteConfig) -> Iterator[Finding]:
         yield Finding("tree", Level.WARNING, f"{more:,} more cannot be read", "fix those above first")
     yield from unreadable.findings(config.root, report.files)
     yield from sidecars.findings()
+    yield from xmp_files.findings()
     yield from _watching(config, report.folders)
 
 
@@ -205,6 +213,50 @@ class _Sidecars:
         left = self._orphan_count - len(self._orphans)
         if left:
             yield Finding("sidecar", Level.WARNING, f"{left:,} more without a matching file", "fix those above first")
+
+
+class _XmpFiles:
+    """The XMP files of a tree: their number, and what is wrong with the first `_XMP_READ` of them."""
+
+    def __init__(self, config: SiteConfig, tree: Tree) -> None:
+        self.count = 0
+        self._mappings = mappings(config)
+        self._table = config.service.field_names.xmp
+        self._tree = tree
+        self._bad: list[SidecarError] = []
+        self._with_comma: list[bytes] = []
+
+    def see(self, path: bytes, mapping: int) -> None:
+        self.count += 1
+        if self.count > _XMP_READ or len(self._bad) >= NAMED:
+            return
+        language = language_of(self._mappings[mapping].metadata)
+        try:
+            xmp = parse_xmp(self._tree.pieces(path), printable(path), language)
+        except SidecarError as error:
+            self._bad.append(error)
+        except (FileUnreadable, NotRegular) as error:
+            self._bad.append(SidecarError(printable(path), "it cannot be read", hint=error.message))
+        else:
+            self._with_comma += [path] * has_comma(xmp, self._table)
+
+    def findings(self) -> Iterator[Finding]:
+        for mapping in self._mappings:
+            if mapping.sends_xmp:
+                shown = printable(mapping.path) or "."
+                message = f"{shown}: `ignore` takes XMP files back, so that they are uploaded and not read as metadata"
+                yield Finding("xmp", Level.OK, f"{message}; `xmp: on` reads them instead")
+        for mistake in self._bad:
+            yield of_error("sidecar", mistake, Level.WARNING)
+        if self._with_comma:
+            message = (
+                f"{printable(self._with_comma[0])}: a keyword holds a comma, which separates keywords in the service:"
+                " it is sent with a space instead"
+            )
+            more = f" ({files(len(self._with_comma) - 1)} more)" if len(self._with_comma) > 1 else ""
+            yield Finding("xmp", Level.OK, message + more)
+        if self.count > _XMP_READ:
+            yield Finding("xmp", Level.OK, f"the first {_XMP_READ:,} of {self.count:,} XMP files were read")
 
 
 def _watching(config: SiteConfig, folders: int) -> Iterator[Finding]:

@@ -16,7 +16,14 @@ from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
 from assetsync.config.models import Schedule
 from assetsync.core.mapping import IgnoreRules, Mappings, Plan
-from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX, folder_sidecars, is_sidecar_name, sidecar_for
+from assetsync.core.metadata import (
+    FOLDER_SIDECAR,
+    SUFFIX,
+    described_by_xmp,
+    folder_sidecars,
+    is_xmp_name,
+    sidecar_for,
+)
 from assetsync.errors import FileUnreadable, RootMissing, SidecarError, TreeError
 from assetsync.ledger.file.database import holder_of
 from assetsync.ledger.folders import Hold
@@ -71,13 +78,14 @@ class Covered(NamedTuple):
 class SidecarReport:
     """The sidecars of a file and the metadata merged from all levels, or the first mistake in them.
 
-    `kind` is the kind of asset that names the fields, None if none of them depends on it; `kind_from` is `configured`,
-    `learned` or `guessed`. For a sidecar: the file or folder that it describes, and the fields that it sets. `lines`
-    are the same for a person.
+    `origins` has the sidecar that gives each field of `metadata`, None for the mapping. `kind` is the kind of asset
+    that names the fields, None if none of them depends on it; `kind_from` is `configured`, `learned` or `guessed`. For
+    a sidecar: the file or folder that it describes, and the fields that it sets. `lines` are the same for a person.
     """
 
     sidecars: list[bytes] | None = None
     metadata: dict[str, str] | None = None
+    origins: dict[str, bytes | None] = field(default_factory=dict)
     kind: str | None = None
     kind_from: str | None = None
     describes: bytes | None = None
@@ -91,6 +99,8 @@ class SidecarReport:
             "said": self.lines,
             "sidecars": self.sidecars and [decoded(path) for path in self.sidecars],
             "metadata": self.metadata,
+            "metadata_from": self.metadata
+            and {name: None if path is None else decoded(path) for name, path in self.origins.items()},
             "expected_kind": self.kind,
             "expected_kind_from": self.kind_from,
             "describes": None if self.describes is None else decoded(self.describes),
@@ -192,7 +202,8 @@ def _covered(
         return Covered("no entry of `folders` covers it, so it is not uploaded", "unmapped")
     shown = printable(mapping.path) or "."
     if is_sidecar:
-        return Covered(f"{shown}, where *.yaml are sidecars: it is read, not uploaded", "sidecar")
+        which = "XMP files" if is_xmp_name(path) else "*.yaml"
+        return Covered(f"{shown}, where {which} are sidecars: it is read, not uploaded", "sidecar")
     rules = IgnoreRules(known, ignore)
     found = rules.rule(path, is_dir=is_folder)
     if found is not None:
@@ -205,23 +216,34 @@ def _read_sidecars(config: SiteConfig, mapping: Mapping, path: bytes, kinds: Kin
     """Return what the sidecars say about a file, or what a sidecar says."""
     report = SidecarReport()
     tree = make_tree(config)
-    table, custom_fields = config.service.metadata_fields.table(), config.service.custom_fields
-    sidecars = Sidecars(tree, SystemClock(), table, custom_fields, kind_of=kinds.of)
+    sidecars = Sidecars(tree, SystemClock(), config.service.field_names, kind_of=kinds.of)
     folder, _, name = path.rpartition(b"/")
     try:
-        if not (mapping.sidecars and is_sidecar_name(name)):
-            if mapping.sidecars:
-                names = (*folder_sidecars(path), sidecar_for(path))
+        if not Plan(Mappings(mappings(config)), config.ignore).is_sidecar(path):
+            if mapping.sidecars or mapping.xmp:
+                xmp = sidecars.xmp_file(path) if mapping.xmp else None
+                by_yaml = (*folder_sidecars(path), sidecar_for(path)) if mapping.sidecars else ()
+                names = (*by_yaml[:-1], *(xmp or ())[:1], *by_yaml[-1:])
                 report.sidecars = [name for name in names if tree.lstat(name) is not None]
                 report.lines.append(f"sidecars: {', '.join(map(printable, report.sidecars)) or 'none'}")
             merged = sidecars.metadata_of(path, mapping)
+            report.origins = sidecars.origins_of(path, mapping)
             if merged.depends_on_kind:
                 report.kind, report.kind_from = kinds.of(path), kinds.source_of(path)
                 report.lines.append(f"kind: {report.kind}, {_KIND_FROM[report.kind_from]}")
             report.metadata = dict(merged.fields)
             report.lines += [
-                f"metadata: {printable(key)} = {printable(value)}" for key, value in report.metadata.items()
+                f"metadata: {printable(key)} = {printable(value)} ({_level(report.origins.get(key))})"
+                for key, value in report.metadata.items()
             ]
+            return report
+        if is_xmp_name(name):
+            stem = described_by_xmp(path)
+            report.describes = stem if tree.lstat(stem) is not None else stem + b".*"
+            report.lines.append(f"describes: {printable(report.describes)}")
+            level = sidecars.read_xmp(path, mapping)
+            report.sets = [key for key, value in asdict(level).items() if value not in (None, ())]
+            report.lines.append(f"metadata: {', '.join(report.sets) or 'none'}")
             return report
         if name == FOLDER_SIDECAR:
             report.describes = folder or b"."
@@ -230,9 +252,9 @@ def _read_sidecars(config: SiteConfig, mapping: Mapping, path: bytes, kinds: Kin
             report.describes = path.removesuffix(SUFFIX)
             missing = "" if tree.lstat(report.describes) is not None else ", which is not there: it is not read"
             report.lines.append(f"describes: {printable(report.describes)}{missing}")
-        level, _size = sidecars.read(path, mapping)
-        if level is not None:
-            report.sets = [key for key, value in asdict(level).items() if value not in (None, ())]
+        own, _size = sidecars.read(path, mapping)
+        if own is not None:
+            report.sets = [key for key, value in asdict(own).items() if value not in (None, ())]
             report.lines.append(f"metadata: {', '.join(report.sets) or 'none'}")
     except SidecarError as error:
         report.mistake = printable(str(error))
@@ -241,6 +263,10 @@ def _read_sidecars(config: SiteConfig, mapping: Mapping, path: bytes, kinds: Kin
         # `Disk` reports that the tree cannot be read.
         pass
     return report
+
+
+def _level(sidecar: bytes | None) -> str:
+    return "from the mapping" if sidecar is None else f"from {printable(sidecar)}"
 
 
 def _below(ledger: Ledger, folder: bytes, *, is_there: bool) -> dict[str, int] | None:

@@ -6,6 +6,7 @@ are left to `load`; whether the named files and services exist is left to `check
 
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,15 +21,19 @@ from pydantic import (
     model_validator,
 )
 
-from assetsync.config.document.fields import LIST, Flag, Section, Text, Texts, Unusable, Whole
+from assetsync.config.document.fields import LIST, REQUIRED, Flag, FlagOrRequired, Section, Text, Texts, Unusable, Whole
 from assetsync.config.document.metadata import (
     METADATA_FIELDS,
+    OFF,
+    XMP_FIELDS,
     Events,
+    FieldNames,
     SaidWithPlaceholders,
     check_meta_name,
     custom_field_id,
     ending,
     group,
+    xmp_property,
 )
 from assetsync.config.schedule import Due, Interval, cron
 from assetsync.config.values import (
@@ -92,6 +97,25 @@ def _patterns(value: tuple[str, ...]) -> tuple[str, ...]:
                 r"remove it; to match a name that begins with #, write \#name",
             )
     return value
+
+
+def _take_back_xmp(patterns: Sequence[str]) -> bool:
+    """Return whether ignore rules take XMP files back, which are left out by default: then they are files to send.
+
+    The last rule about them decides, also if it takes back only some of them.
+    """
+    if not any(pattern.startswith("!") for pattern in patterns):
+        return False
+    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern  # noqa: PLC0415 - slow to load, and rarely needed
+
+    for pattern in reversed(patterns):
+        takes_back = pattern.startswith("!")
+        if takes_back and pattern.strip().lower().endswith(".xmp"):
+            return True
+        regex, _ignores = GitIgnoreSpecPattern.pattern_to_regex(pattern)
+        if regex is not None and any(re.search(regex, name) for name in ("a.xmp", "a.XMP")) and pattern != "!.*":
+            return takes_back
+    return False
 
 
 def _command(value: object) -> object:
@@ -164,6 +188,24 @@ class Service(Section):
     )
 
     asset_url: AssetAddress | None = None
+    xmp_fields: Annotated[
+        dict[Annotated[str, AfterValidator(xmp_property)], Text],
+        BeforeValidator(group),
+    ] = Field(default_factory=dict)
+
+    @field_validator("xmp_fields")
+    @classmethod
+    def _are_fields(cls, value: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        for target in value.values():
+            if target not in info.data.get("custom_fields", ()):
+                check_meta_name(target)
+        return value
+
+    @property
+    def field_names(self) -> FieldNames:
+        """Return the names of the metadata fields, built-in names included."""
+        xmp = {name: target for name, target in (XMP_FIELDS | self.xmp_fields).items() if target != OFF}
+        return FieldNames(self.metadata_fields.table(), self.custom_fields, xmp)
 
     @field_validator("base_url", "upload_url", mode="before")
     @classmethod
@@ -205,19 +247,24 @@ class Folder(Section):
     ignore: Patterns = ()
     metadata: SaidWithPlaceholders = SaidWithPlaceholders()
     upload: FolderUpload = FolderUpload()
-    sidecars: Flag = True
+    sidecars: FlagOrRequired = True
+    xmp: Flag | None = None
     settle: Duration | None = None
 
-    def mapping(self, settle: float) -> Mapping:
-        """Return the value that the rest of the program uses; `settle` (seconds) is the site's."""
+    def mapping(self, settle: float, ignore: tuple[str, ...]) -> Mapping:
+        """Return the value that the rest of the program uses; `settle` (seconds) and `ignore` are the site's."""
+        sends_xmp = self.xmp is None and _take_back_xmp((*ignore, *self.ignore))
         return Mapping(
             path=b"" if self.path == "." else self.path.encode("utf-8", "surrogateescape"),
             destfolderid=self.destfolderid,
             ignore=self.ignore,
             metadata=self.metadata.metadata(),
             upload=self.upload.options(),
-            sidecars=self.sidecars,
+            sidecars=bool(self.sidecars),
+            needs_sidecar=self.sidecars == REQUIRED,
             settle=settle if self.settle is None else self.settle,
+            xmp=not sends_xmp if self.xmp is None else self.xmp,
+            sends_xmp=sends_xmp,
         )
 
 
@@ -227,6 +274,7 @@ class Watch(Section):
     mode: Literal["auto", "inotify", "polling", "off"] = "auto"
     settle: Duration = 5.0
     sidecar_wait: Duration = 0.0
+    sidecar_reminder: Duration | None = 86_400.0
     follow_symlinks: Flag = False
 
 
@@ -339,4 +387,4 @@ class SiteConfig(Section):
 
 def mappings(config: SiteConfig) -> tuple[Mapping, ...]:
     """Return the mappings of a site in the order of the file."""
-    return tuple(folder.mapping(config.watch.settle) for folder in config.folders)
+    return tuple(folder.mapping(config.watch.settle, config.ignore) for folder in config.folders)

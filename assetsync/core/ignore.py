@@ -49,7 +49,7 @@ BUILT_IN: tuple[tuple[str, tuple[str, ...]], ...] = (
             *("*.cocatalog/", ".git/", "node_modules/"),
         ),
     ),
-    ("a sidecar of another program", ("*.xmp", "*.pp3", "*.dop")),
+    ("a sidecar of another program", ("*.xmp", "*.xmp_original", "*.pp3", "*.dop", "*.acr")),
 )
 _CHARACTER = re.compile(r"\\(.)|(.)", re.DOTALL)
 

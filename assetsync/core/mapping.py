@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from assetsync.core.ignore import BUILT_IN, NameSieve, Rule, built_in_rules, decide, read_rules
-from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX, is_sidecar_name
+from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX, described_by_xmp, is_sidecar_name, is_xmp_name
 from assetsync.core.names import printable
 from assetsync.model import Mapping
 
@@ -177,7 +177,7 @@ class Plan:
     def __init__(self, mappings: Mappings, ignore: Sequence[str]) -> None:
         self.mappings = mappings
         self._rules = IgnoreRules(mappings, ignore)
-        rules = [(m.path, m.destfolderid, m.ignore, m.sidecars) for m in mappings.all]
+        rules = [(m.path, m.destfolderid, m.ignore, m.sidecars, m.xmp) for m in mappings.all]
         self.mark = hashlib.sha256(repr((rules, tuple(ignore), BUILT_IN)).encode()).hexdigest()
         """Digest of the rules: different rules that could change the result of a scan have different digests."""
 
@@ -197,16 +197,24 @@ class Plan:
         """Return whether the rules leave the entry out; a sidecar only together with its file or folder."""
         if not self._rules.ignored(path, is_dir):
             return False
-        if is_dir or mapping is None or not is_sidecar_name(path) or not self.sidecars_on(mapping):
-            return True
         # The sidecar of a file that is sent is read, even if a rule matches the name of the sidecar.
-        folder, _, name = path.rpartition(b"/")
         ignored = self._rules.ignored
+        if is_dir or mapping is None:
+            return True
+        if is_xmp_name(path):
+            return not self.xmp_on(mapping) or ignored(described_by_xmp(path), False)
+        if not is_sidecar_name(path) or not self.sidecars_on(mapping):
+            return True
+        folder, _, name = path.rpartition(b"/")
         return ignored(folder, is_dir=True) if name == FOLDER_SIDECAR else ignored(path.removesuffix(SUFFIX), False)
 
     def sidecars_on(self, mapping: int) -> bool:
         """Return whether the `*.yaml` files of the mapping are sidecars."""
         return self.mappings.all[mapping].sidecars
+
+    def xmp_on(self, mapping: int) -> bool:
+        """Return whether the XMP files of the mapping are sidecars."""
+        return self.mappings.all[mapping].xmp
 
     def is_sidecar(self, path: bytes) -> bool:
         """Return whether a scan would treat the file at `path` as a sidecar."""
@@ -214,12 +222,16 @@ class Plan:
         mapping = self.mapping_of(folder)
         if mapping is None:
             return name == FOLDER_SIDECAR and self.descend(folder)
-        return is_sidecar_name(name) and self.sidecars_on(mapping) and not self.ignored(path, False, mapping)
+        is_sidecar = (is_sidecar_name(name) and self.sidecars_on(mapping)) or self._is_xmp(name, mapping)
+        return is_sidecar and not self.ignored(path, False, mapping)
 
     def covers(self, path: bytes) -> int | None:
         """Return the position of the mapping by which a file at `path` would be sent, None if it would not."""
         # An absolute path belongs to an upload by hand, not to the tree.
         mapping = None if path.startswith(b"/") else self.mapping_of(path.rpartition(b"/")[0])
-        if mapping is None or self._rules.ignored(path, is_dir=False):
+        if mapping is None or self._is_xmp(path, mapping) or self._rules.ignored(path, is_dir=False):
             return None
         return mapping
+
+    def _is_xmp(self, name: bytes, mapping: int) -> bool:
+        return is_xmp_name(name) and self.xmp_on(mapping)

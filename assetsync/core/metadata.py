@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
+from itertools import product
 from types import MappingProxyType
 from typing import Any
 
@@ -19,6 +20,7 @@ from assetsync.config.document.metadata import CUSTOM_FIELD, PLACEHOLDER, Sideca
 from assetsync.config.document.problems import dotted, problems_of
 from assetsync.core.names import printable, shown_text
 from assetsync.errors import SidecarError
+from assetsync.model import Mapping as FolderMapping
 from assetsync.model import Metadata, UploadOptions
 
 MAX_BYTES = 64 * 1024
@@ -27,6 +29,10 @@ MAX_TOGETHER = 256 * 1024
 
 SUFFIX = b".yaml"
 FOLDER_SIDECAR = b"_folder.yaml"
+_XMP = b".xmp"
+XMP_ENDINGS = tuple(dict.fromkeys(bytes(ending) for ending in product(*zip(_XMP, _XMP.upper(), strict=True))))
+"""The ending of XMP files in all letter cases, the usual one first."""
+
 DEFAULT_LANGUAGE = "1"
 _STANDS_FOR = {"{{": "{", "}}": "}"}
 _KEYS = [field.name for field in fields(Metadata) if field.name not in ("meta", "custom")]
@@ -38,6 +44,30 @@ NO_CUSTOM_FIELDS: Mapping[str, str] = MappingProxyType({})
 def is_sidecar_name(name: bytes) -> bool:
     """Return whether a file of this name is a sidecar where sidecars are on; with an upper-case ending it is not."""
     return name.endswith(SUFFIX)
+
+
+def is_xmp_name(name: bytes) -> bool:
+    """Return whether a file of this name is an XMP file, in any letter case."""
+    return name[-4:].lower() == _XMP
+
+
+def xmp_names(name: bytes, endings: Sequence[bytes] = XMP_ENDINGS) -> tuple[bytes, ...]:
+    """Return the names that the XMP file of a file may have; the first that exists is the only one that counts.
+
+    `photo.jpg.xmp` is for `photo.jpg` alone, `photo.xmp` for every file of that stem.
+    """
+    stem = name.rpartition(b".")[0]
+    return tuple(base + ending for base in ((name, stem) if stem else (name,)) for ending in endings)
+
+
+def own_sidecars(name: bytes, mapping: FolderMapping, endings: Sequence[bytes] = XMP_ENDINGS) -> tuple[bytes, ...]:
+    """Return the names that the own sidecars of a file of this name may have, its XMP file included."""
+    return (sidecar_for(name),) * mapping.sidecars + (xmp_names(name, endings) if mapping.xmp else ())
+
+
+def described_by_xmp(path: bytes) -> bytes:
+    """Return the path of an XMP file without its ending: a file that it describes, and the stem of all others."""
+    return path[: -len(_XMP)]
 
 
 def sidecar_for(path: bytes) -> bytes:

@@ -33,6 +33,7 @@ class Kind(StrEnum):
     DOUBTS = "doubts"
     INDEX_STOPPED = "index_stopped"
     TREE = "tree"
+    SIDECARS = "sidecars"
     VANISHED = "vanished"
     LEDGER = "ledger"
     ENDED = "ended"
@@ -195,6 +196,7 @@ _OVER = {
     Kind.OUTAGE: "the service answers again, after {after}",
     Kind.DOUBTS: "uploads in doubt no longer stop sending, after {after}",
     Kind.INDEX_STOPPED: "indexing is no longer stopped: it is switched off, or is tried again",
+    Kind.SIDECARS: "no file has waited long for its sidecar",
     Kind.TREE: "the whole tree can be read again",
     Kind.VANISHED: "no large number of files has vanished for a day",
     Kind.LEDGER: "the ledger can be used again, and sending resumes",
@@ -227,6 +229,12 @@ def _sentence(problem: Problem, new: int, names: tuple[str, ...], lasted: float)
             noun = "path" if problem.count == 1 else "paths"
             again = "tried again every minute"
             return f"{problem.count:,} {noun} of the tree cannot be read{fresh}{named}; {again} (assetsync check)"
+        case Kind.SIDECARS:
+            noun = "file waits" if problem.count == 1 else "files wait"
+            return (
+                f"{problem.count:,} {noun} for metadata of their own{fresh}{named}"
+                " (`assetsync retry --without-sidecar PATH` sends them without)"
+            )
         case Kind.VANISHED:
             return f"files have vanished from the tree: {first}{more} (`assetsync orphans --all` lists their assets)"
         case Kind.LEDGER:

@@ -178,7 +178,9 @@ class Daemon:
 
         def look(reported: Collection[str]) -> list[Problem]:
             waiting = next((loop.ledger_trouble for loop in loops if loop.ledger_trouble is not None), None)
-            return current_problems(ledger, site.circuit_breaker.ongoing, waiting, reported, site.context.clock.now())
+            pause, now = site.circuit_breaker.ongoing, site.context.clock.now()
+            reminder = self._config.watch.sidecar_reminder
+            return current_problems(ledger, pause, waiting, reported, now, sidecar_reminder=reminder)
 
         def begin() -> Schedule:
             schedule = Schedule(self._config.schedule, work, self.clock, failed=self._failed)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from assetsync.core.sent_texts import SentTexts
 from assetsync.ledger.file.database import ANY_OF, Database, below
-from assetsync.ledger.rows import FILE_COLUMNS, WHOSE_ASSET, FileRow, file_row, files_where
-from assetsync.model import Asset, Wanted
+from assetsync.ledger.rows import FILE_COLUMNS, SENT_WITH_XMP, WHOSE_ASSET, FileRow, file_row, files_where
+from assetsync.model import Asset, FileStat, Wanted
 
 AWAY = "away"
 """Stored in place of a drift if the file was not there to be read; `back` marks it as unread."""
@@ -157,6 +157,17 @@ class MetadataDrift:
             f" WHERE id = ? AND drift = 'unread' AND {' AND '.join(f'{name} IS ?' for name in _READ_BY)}"
         )
         self._store.write(lambda conn: conn.executemany(sql, values) if still() else None)
+
+    def was_sent_without(self, row: FileRow, xmp: bytes, stat: FileStat) -> bool:
+        """Return whether a release without XMP files sent a version, and its XMP file has not changed since.
+
+        The file counts as unchanged while it is as the first scan of a release that reads XMP files recorded it.
+        """
+        sql = (
+            "SELECT EXISTS (SELECT 1 FROM sidecars WHERE path = ? AND is_first AND (size, mtime_ns, ctime_ns, inode)"
+            f" = (?, ?, ?, ?)) AND EXISTS (SELECT 1 FROM files WHERE id = ? AND NOT {SENT_WITH_XMP})"
+        )
+        return bool(self._store.value(sql, xmp, *stat, row.id))
 
     def drifted(self, path: bytes = b"") -> Iterator[FileRow]:
         """Yield the files with drift: at a path, or below it; all files if it is empty."""

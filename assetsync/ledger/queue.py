@@ -13,12 +13,13 @@ from assetsync.core.sent_texts import NOT_COMPARED, SentTexts
 from assetsync.core.settled import PastUpload
 from assetsync.core.states import Event, Facts
 from assetsync.ledger.equal_content import OWNED
-from assetsync.ledger.file.database import Database
+from assetsync.ledger.file.database import Database, below
 from assetsync.ledger.file.group_commit import Pending
 from assetsync.ledger.folders import ASKED_TO_WAIT, HELD, NOT_HELD, UNLISTED, Hold, hold_folder, release_folder
 from assetsync.ledger.rows import (
     FILE_COLUMNS,
     NOT_INDEXED,
+    WAITS_FOR_SIDECAR,
     FileRow,
     Usual,
     apply,
@@ -286,10 +287,24 @@ class Queue:
 
         self._store.write(work)
 
-    def postpone(self, file_id: int, due_at: float, detail: str) -> None:
-        """Delay a queued version without counting a failure; `detail` is what it waits for."""
-        sql = "UPDATE files SET due_at = ?, reason = NULL, detail = ? WHERE id = ? AND state = 'queued'"
-        self._store.write(lambda conn: conn.execute(sql, (due_at, detail, file_id)))
+    def postpone(self, file_id: int, due_at: float, detail: str, reason: str | None = None) -> None:
+        """Delay a queued version without counting a failure; `detail` is what it waits for, `reason` a word for it."""
+        sql = "UPDATE files SET due_at = ?, reason = ?, detail = ? WHERE id = ? AND state = 'queued'"
+        self._store.write(lambda conn: conn.execute(sql, (due_at, reason, detail, file_id)))
+
+    def sidecars_may_be_optional(self, now: float) -> None:
+        """Make the files due that wait for their own sidecars: their mapping may no longer require one."""
+        sql = f"UPDATE files SET due_at = ? WHERE {WAITS_FOR_SIDECAR} AND due_at > ?"
+        if self._store.rows(f"SELECT 1 FROM files WHERE {WAITS_FOR_SIDECAR} LIMIT 1"):
+            self._store.change(sql, now, now)
+
+    def without_sidecar(self, path: bytes, now: float) -> int:
+        """Let files at a path and below it be sent that wait for their own sidecars; return their number."""
+        sql = (
+            "UPDATE files SET without_sidecar = 1, due_at = ?, reason = NULL, detail = NULL"
+            f" WHERE (path = ? OR path >= ? AND path < ?) AND {WAITS_FOR_SIDECAR}"
+        )
+        return self._store.change(sql, now, path, *below(path))
 
     def postpone_behind(self, row: FileRow, undecided: FileRow, now: float, pause: float, detail: str) -> None:
         """Delay a version, and later ones of its folder and size, behind an upload: see `EqualContent.unread`."""

@@ -18,7 +18,7 @@ from assetsync.ledger.equal_content import OWNED
 from assetsync.ledger.file.database import ANY_OF, Database, below, open_beside
 from assetsync.ledger.folders import HELD, PASSING, UNLISTED, Hold
 from assetsync.ledger.metadata_drift import COUNT_ADOPTED, COUNT_REPORTED, ELSEWHERE, reported
-from assetsync.ledger.rows import FILE_COLUMNS, THEIRS, FileRow, file_row, files_where
+from assetsync.ledger.rows import FILE_COLUMNS, NO_SIDECAR, THEIRS, WAITS_FOR_SIDECAR, FileRow, file_row, files_where
 from assetsync.ledger.runs import HourlyStats, Runs
 from assetsync.model import State, Wanted
 from assetsync.text import path_keys
@@ -74,7 +74,8 @@ _RECENT_SECONDS = 120.0
 class Counts:
     """The number of current files in each state, and other reasons why a site is not in sync.
 
-    `bytes_to_send` is the size of the files that are queued or being sent. `folders` counts by destfolderid.
+    `waiting_for_sidecar` files are queued, too. `bytes_to_send` is the size of the files that are queued or being sent,
+    without those. `folders` counts by destfolderid.
     """
 
     states: dict[State, int]
@@ -83,6 +84,7 @@ class Counts:
     held: int = 0
     unresolved_history: int = 0
     folders: dict[str, dict[State, int]] = field(default_factory=dict)
+    waiting_for_sidecar: int = 0
 
     def of(self, *states: State) -> int:
         """Return the sum of the counts of these states."""
@@ -187,14 +189,28 @@ class Reports:
         sql = f"SELECT destfolderid FROM folders WHERE {HELD} AND hold_reason NOT IN {PASSING}"
         held = sum(folders.get(row[0], {}).get(State.QUEUED, 0) for row in self._store.rows(sql, now))
         found = {state: count for state, count in states.items() if count}
+        waiting, waiting_bytes = self.waiting_for_sidecar_in_all() if states[State.QUEUED] else (0, 0)
         return Counts(
             found,
             bytes_verified=sizes[State.VERIFIED],
-            bytes_to_send=sizes[State.QUEUED] + sizes[State.SENDING],
+            bytes_to_send=sizes[State.QUEUED] + sizes[State.SENDING] - waiting_bytes,
             held=held,
             unresolved_history=unresolved_history,
             folders=folders,
+            waiting_for_sidecar=waiting,
         )
+
+    def waiting_for_sidecar_in_all(self) -> tuple[int, int]:
+        """Return the number and the size in bytes of the queued files that wait for their own sidecars."""
+        ((count, size),) = self._store.rows(
+            f"SELECT COUNT(*), COALESCE(SUM(size), 0) FROM files WHERE {WAITS_FOR_SIDECAR}"
+        )
+        return count, size
+
+    def waiting_for_sidecar(self, before: float, limit: int) -> list[FileRow]:
+        """Return the files that have waited longest for their own sidecars, of those queued before that time."""
+        where = f"{WAITS_FOR_SIDECAR} AND queued_at <= ? ORDER BY queued_at, id LIMIT ?"
+        return files_where(self._store, where, before, limit)
 
     def files(
         self, state: State | None = None, *, history: bool = False, under: bytes | None = None
@@ -290,10 +306,13 @@ class Reports:
         return files_where(self._store, "state = 'in_doubt' ORDER BY id LIMIT ?", limit)
 
     def waiting_longest(self) -> FileRow | None:
-        """Return the unverified current version that was queued first, blocked files excepted."""
+        """Return the unverified current version that was queued first.
+
+        Blocked files are left out, and those that wait for a sidecar of their own.
+        """
         first = (
             "SELECT MIN(id) FROM files f WHERE size >= 0 AND wanted = 'yes' AND f.destfolderid = c.destfolderid"
-            " AND f.state = c.state"
+            f" AND f.state = c.state AND f.reason IS NOT '{NO_SIDECAR}'"
         )
         where = (
             f"id IN (SELECT ({first}) FROM counted c WHERE wanted = 'yes'"

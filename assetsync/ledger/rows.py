@@ -62,12 +62,14 @@ class FileRow(NamedTuple):
     unprocessed_last: float | None
     not_as_sent: str | None
     adopted_differs: str | None
+    without_sidecar: int
 
     @classmethod
     def unsaved(cls, path: bytes, stat: FileStat, destfolderid: str, now: float) -> "FileRow":
         """Return a version as it would be queued at `now` (seconds since the epoch); the ledger does not have it."""
         empty: dict[str, Any] = dict.fromkeys(cls._fields)
-        counts = dict.fromkeys(("id", "failures", "attempts", "absences", "crashes", "send_again"), 0)
+        zero = ("id", "failures", "attempts", "absences", "crashes", "send_again", "without_sidecar")
+        counts = dict.fromkeys(zero, 0)
         queued = {"state": State.QUEUED, "wanted": Wanted.YES, "due_at": now, "queued_at": now, "folded_name": ""}
         return cls(**(empty | counts | queued | stat._asdict()))._replace(path=path, destfolderid=destfolderid)
 
@@ -205,6 +207,12 @@ GOES_ON = {
 MISSING = "missing"
 """The reason of a file whose asset an audit no longer found; kept while the asset is looked up again."""
 
+NO_SIDECAR = "no_sidecar"
+"""The reason of a queued file that waits for its own sidecar, because its mapping requires one."""
+
+WAITS_FOR_SIDECAR = f"state = 'queued' AND wanted = 'yes' AND reason = '{NO_SIDECAR}'"
+"""SQL condition for these files; the same words as in the index `files_no_sidecar`."""
+
 NEW_SPAN = "grace_boot = NULL, rounds = 0"
 """SQL assignments of an attempt whose answered look-ups no longer count; the time of its first look-up is kept."""
 
@@ -318,6 +326,14 @@ def apply(conn: sqlite3.Connection, file_id: int, event: Event, now: float, **ch
     if row is None:
         raise row_missing(file_id)
     return move(conn, row, event, now, open_attempt=bool(row["open"]), **changes)
+
+
+SENT_WITH_XMP = (
+    "(files.id > (SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'xmp_after_file')"
+    " OR EXISTS (SELECT 1 FROM attempts a WHERE a.file_id = files.id"
+    "   AND a.id > (SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'xmp_after_attempt')))"
+)
+"""SQL condition for versions that a release sent, or adopted, which read XMP files; in a ledger of an older release."""
 
 
 def retry_where(conn: sqlite3.Connection, where: str, values: Sequence[Any], now: float) -> int:

@@ -9,11 +9,12 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX
+from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX, XMP_ENDINGS, described_by_xmp, is_xmp_name
 from assetsync.core.settled import HOUR, KEEPS_CHANGING, is_settled
 from assetsync.core.states import Event
 from assetsync.ledger.file.database import AFTER_ALL, Database, below
-from assetsync.ledger.rows import FileRow, apply, files_where, retry_where
+from assetsync.ledger.file.facts import XMP_FIRST_SCAN
+from assetsync.ledger.rows import SENT_WITH_XMP, FileRow, apply, files_where, retry_where
 from assetsync.model import FileStat, State, Wanted
 
 _OF_A_FOLDER = b"/" + FOLDER_SIDECAR
@@ -71,11 +72,10 @@ class NewVersion(NamedTuple):
 
 
 class SidecarChange(NamedTuple):
-    """A sidecar's new state (None: it was deleted), and the path, or range of paths, that it applies to."""
+    """A sidecar's new state; None: it was deleted."""
 
     path: bytes
     stat: FileStat | None
-    below: bytes | tuple[bytes, bytes]
 
 
 class Versions:
@@ -83,6 +83,8 @@ class Versions:
 
     def __init__(self, store: Database) -> None:
         self._store = store
+        # None while they were not asked for.
+        self._xmp_endings: set[bytes] | None = None
 
     def current(
         self, first: bytes = b"", until: bytes | None = None, *, not_in: bytes | None = None
@@ -190,19 +192,44 @@ class Versions:
         return map(KnownSidecar._make, self._store.pages(sql, "path", (b"",)))
 
     def orphan_sidecars(self, limit: int) -> list[bytes]:
-        """Return the first known sidecars without a matching current file; checks every known sidecar."""
+        """Return the first known sidecars without a matching current file; checks every known sidecar.
+
+        XMP files are left out: programs write them for their own copies of a picture, too.
+        """
         sql = (
             f"SELECT path FROM sidecars s WHERE path <> ?1 AND substr(path, -{len(_OF_A_FOLDER)}) <> ?2"
+            f" AND substr(path, -{len(SUFFIX)}) = ?4"
             " AND NOT EXISTS (SELECT 1 FROM files"
             f"   WHERE path = substr(s.path, 1, length(s.path) - {len(SUFFIX)}) AND wanted = 'yes')"
             " ORDER BY path LIMIT ?3"
         )
-        return self._store.column(sql, FOLDER_SIDECAR, _OF_A_FOLDER, limit)
+        return self._store.column(sql, FOLDER_SIDECAR, _OF_A_FOLDER, limit, SUFFIX)
 
     def sidecar(self, path: bytes) -> FileStat | None:
         """Return the recorded state of one sidecar."""
         rows = self._store.rows("SELECT size, mtime_ns, ctime_ns, inode FROM sidecars WHERE path = ?", path)
         return FileStat(*rows[0]) if rows else None
+
+    def xmp_endings(self) -> tuple[bytes, ...]:
+        """Return the endings that XMP files of the tree have, in the order in which they count.
+
+        It is asked for each file that is sent, and each ending costs a look at the disk: those that no scan and no
+        watched path has shown are left out, except the usual one. A first XMP file of another ending that comes after
+        its file was read is drift.
+        """
+        if self._xmp_endings is None:
+            sql = "SELECT DISTINCT substr(path, -4) FROM sidecars WHERE lower(CAST(substr(path, -4) AS TEXT)) = '.xmp'"
+            self._xmp_endings = {*self._store.column(sql)}
+        known = self._xmp_endings
+        return tuple(ending for ending in XMP_ENDINGS if ending in known or ending == XMP_ENDINGS[0])
+
+    def known_xmp(self, paths: Sequence[bytes]) -> bytes | None:
+        """Return a known XMP file at one of these paths, None if there is none."""
+        self.xmp_endings()
+        if not self._xmp_endings:
+            return None
+        marks = ", ".join("?" * len(paths))
+        return next(iter(self._store.column(f"SELECT path FROM sidecars WHERE path IN ({marks})", *paths)), None)
 
     def sidecars_changed(self, changes: Sequence[SidecarChange], now: float) -> int:
         """Record new, changed and deleted sidecars; return the number of files that become due because of them.
@@ -210,11 +237,18 @@ class Versions:
         Files that a bad sidecar blocked are retried. Files that were sent are marked for reading, because their
         metadata may differ now.
         """
+        if self._xmp_endings is not None:
+            self._xmp_endings |= {change.path[-4:] for change in changes if is_xmp_name(change.path)}
 
         def work(conn: sqlite3.Connection) -> int:
             return sum(_sidecar_changed(conn, change, now) for change in changes)
 
         return self._store.write(work) if changes else 0
+
+    def xmp_recorded(self) -> None:
+        """Record that a scan has recorded the XMP files that were there when XMP files began to be read."""
+        if self._store.fact(XMP_FIRST_SCAN) is not None:
+            self._store.change("DELETE FROM facts WHERE name = ?", XMP_FIRST_SCAN)
 
     def sent(self) -> Iterator[tuple[bytes, str, str | None]]:
         """Yield path, destination folder and asset folder of each current version that has an asset."""
@@ -328,17 +362,20 @@ def _current_id(conn: sqlite3.Connection, path: bytes) -> int | None:
 
 
 def _sidecar_changed(conn: sqlite3.Connection, change: SidecarChange, now: float) -> int:
-    path, stat, below = change
+    path, stat = change
+    is_first = False
     if stat is None:
         conn.execute("DELETE FROM sidecars WHERE path = ?", (path,))
     else:
+        is_first = is_xmp_name(path) and _is_first_of_xmp(conn, path)
         conn.execute(
-            "INSERT INTO sidecars (path, size, mtime_ns, ctime_ns, inode) VALUES (?, ?, ?, ?, ?)"
+            "INSERT INTO sidecars (path, size, mtime_ns, ctime_ns, inode, is_first) VALUES (?, ?, ?, ?, ?, ?)"
             " ON CONFLICT (path) DO UPDATE SET size = excluded.size, mtime_ns = excluded.mtime_ns,"
-            " ctime_ns = excluded.ctime_ns, inode = excluded.inode",
-            (path, *stat),
+            " ctime_ns = excluded.ctime_ns, inode = excluded.inode, is_first = is_first AND size = excluded.size"
+            " AND mtime_ns = excluded.mtime_ns AND ctime_ns = excluded.ctime_ns AND inode = excluded.inode",
+            (path, *stat, is_first),
         )
-    where, values = ("path = ?", (below,)) if isinstance(below, bytes) else ("path >= ? AND path < ?", below)
+    where, values = _described_by(path)
     retried = retry_where(conn, f"{where} AND wanted = 'yes' AND reason = 'sidecar'", values, now)
     sooner = conn.execute(
         f"UPDATE files SET due_at = ? WHERE {where} AND wanted = 'yes' AND state = 'queued' AND due_at > ?",
@@ -346,7 +383,31 @@ def _sidecar_changed(conn: sqlite3.Connection, change: SidecarChange, now: float
     ).rowcount
     conn.execute(
         f"UPDATE files SET drift = 'unread' WHERE {where} AND wanted = 'yes'"
-        " AND state IN ('sending', 'in_doubt', 'stored', 'verified', 'blocked')",
+        " AND state IN ('sending', 'in_doubt', 'stored', 'verified', 'blocked')" + f" AND {SENT_WITH_XMP}" * is_first,
         values,
     )
     return retried + sooner
+
+
+def _is_first_of_xmp(conn: sqlite3.Connection, path: bytes) -> bool:
+    """Return whether an XMP file is new to a ledger that was filled before XMP files were read."""
+    sql = "SELECT EXISTS (SELECT 1 FROM facts WHERE name = ?) AND NOT EXISTS (SELECT 1 FROM sidecars WHERE path = ?)"
+    return bool(conn.execute(sql, (XMP_FIRST_SCAN, path)).fetchone()[0])
+
+
+def _described_by(sidecar: bytes) -> tuple[str, tuple[bytes | int, ...]]:
+    """Return the SQL condition, with its values, for the paths of the files that a sidecar is for."""
+    folder, _, name = sidecar.rpartition(b"/")
+    if name == FOLDER_SIDECAR:
+        return "path >= ? AND path < ?", below(folder)
+    if not is_xmp_name(name):
+        return "path = ?", (sidecar.removesuffix(SUFFIX),)
+    stem = described_by_xmp(sidecar)
+    # The file of that very name, and all whose name continues with one more ending.
+    ending = "substr(path, ?)"
+    where = (
+        f"path >= ? AND path < ? AND (path = ? OR {ending} >= x'2E' AND {ending} < x'2F'"
+        f" AND instr(substr(path, ?), x'2E') = 0 AND instr({ending}, x'2F') = 0)"
+    )
+    after = len(stem) + 1
+    return where, (stem, stem + b"/", stem, after, after, after + 1, after)

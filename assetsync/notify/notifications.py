@@ -30,12 +30,19 @@ log = structlog.get_logger(__name__)
 
 
 def current_problems(
-    ledger: Ledger, pause: Pause | None, waiting: str | None, reported: Collection[str], now: float
+    ledger: Ledger,
+    pause: Pause | None,
+    waiting: str | None,
+    reported: Collection[str],
+    now: float,
+    *,
+    sidecar_reminder: float | None = None,
 ) -> list[Problem]:
     """Return the current state of each kind that can be read at `now` (seconds since the epoch). Raise LedgerDamaged.
 
     `pause` is the circuit breaker's, `waiting` the reason why a loop waits for the ledger's disk, `reported` holds the
-    keys of the blocked files that were reported.
+    keys of the blocked files that were reported. `sidecar_reminder`: the seconds after which files that wait for their
+    own sidecars are reported, None for never.
     """
     reports = ledger.reports
     out = {} if pause is None else {"outage": printable(pause.detail)}
@@ -52,6 +59,7 @@ def current_problems(
             _named(Kind.INDEX_STOPPED, {} if stopped is None else {"index": printable(stopped)}),
             _unread(ledger),
             _held_up(ledger, now),
+            _without_sidecar(reports, None if sidecar_reminder is None else now - sidecar_reminder),
         ]
         lately = [each for each in ledger.runs.vanished(now) if each.is_large and now - each.at < DAY]
         found.append(_named(Kind.VANISHED, {f"{each.at:.0f}": str(each) for each in lately}))
@@ -99,6 +107,11 @@ def _unread(ledger: Ledger) -> Problem:
     # The key omits the reason in brackets, so that another reason causes no new notice.
     items |= {f"unreadable {blind.rpartition(' (')[0]}": blind for blind in scan.blind}
     return Problem(Kind.TREE, items, len(missing) + scan.unread)
+
+
+def _without_sidecar(reports: Reports, before: float | None) -> Problem:
+    rows = [] if before is None else reports.waiting_for_sidecar(before, KEPT)
+    return _named(Kind.SIDECARS, {str(row.id): printable(row.path) for row in rows})
 
 
 def _held_up(ledger: Ledger, now: float) -> Problem:
@@ -256,6 +269,11 @@ def notify_once(site: Site, environ: Mapping[str, str]) -> None:
         log.error("messages are not sent because of an unexpected error", exc_info=error)
 
     notifications = Notifications(site.config, environ, site.context.clock, failed)
-    notifications.attach(ledger, lambda reported: current_problems(ledger, breaker.pause, None, reported, now()))
+    reminder = site.config.watch.sidecar_reminder
+
+    def look(reported: Collection[str]) -> list[Problem]:
+        return current_problems(ledger, breaker.pause, None, reported, now(), sidecar_reminder=reminder)
+
+    notifications.attach(ledger, look)
     notifications.step(AT_ONCE)
     notifications.close(_PATIENCE)

@@ -181,7 +181,7 @@ class Reconciler:
         """Change from the upload phase to the verify phase."""
         self._sending = False
         counts, settling = self._counts(), len(self._site.settling)
-        if counts.of(State.QUEUED) <= counts.held:
+        if counts.of(State.QUEUED) <= counts.held + counts.waiting_for_sidecar:
             # Files that wait for a doubt to be decided are part of the first import.
             self._site.brakes.queue_is_empty()
         if settling:
@@ -264,7 +264,7 @@ class Reconciler:
             counts.of(State.STORED, State.IN_DOUBT, State.SENDING) + counts.unresolved_history + len(site.settling)
         )
         if not shut:
-            waiting += counts.of(State.QUEUED) - counts.held
+            waiting += max(0, counts.of(State.QUEUED) - counts.held - counts.waiting_for_sidecar)
         if not waiting:
             return True
         if self._idle_since is None:

@@ -60,6 +60,11 @@ class Gauges(Collector):
         yield self._gauge("in_sync", "Whether everything of the last, complete scan is verified.", status.in_sync)
         yield self._gauge("doubts_open", "Uploads whose arrival is unknown.", status.in_doubt)
         yield self._gauge(
+            "files_waiting_for_sidecar",
+            "Files that wait for their own sidecars, because their mapping requires one.",
+            counts.waiting_for_sidecar,
+        )
+        yield self._gauge(
             "oldest_waiting_seconds", "Age of the oldest file that is not yet verified.", status.oldest_age
         )
         yield self._gauge(

@@ -229,6 +229,7 @@ def _said(status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
         "index_stopped": None if status.index_stopped is None else _shown(status.index_stopped),
         "wrong_address": None if status.wrong_address is None else _shown(status.wrong_address),
         "blocked": [_blocked(group) for group in status.blocked_groups],
+        "waiting_for_sidecar": files(counts.waiting_for_sidecar) if counts.waiting_for_sidecar else None,
         "doubts": [_named(row, about(row, row.detail or row.reason or "")) for row in status.doubts],
         "more_doubts": max(0, status.in_doubt - len(status.doubts)),
         "drift": [_drifted(group) for group in status.drift_groups],

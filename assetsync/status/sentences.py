@@ -123,26 +123,26 @@ def _needs(status: SiteStatus) -> Iterator[str]:
 
 def _counts(status: SiteStatus) -> Iterator[str]:
     """Yield the counts as parts of a sentence, such as `41 of 42 verified` and `1 needs you`."""
-    blocked, pending = status.counts.of(State.BLOCKED), status.pending - status.not_read_back
-    if status.known:
-        yield f"{status.counts.of(State.VERIFIED):,} of {status.known:,} verified"
-    if blocked:
-        yield f"{blocked:,} need{'s' if blocked == 1 else ''} you"
-    if pending:
-        opens = sent_from(status)
-        yield f"{pending:,} pending" if opens is None else f"{pending:,} pending, sent {opens}"
-    if status.in_doubt:
-        yield f"{status.in_doubt:,} in doubt"
-    if status.undecided:
-        yield f"{plural(len(status.undecided), 'folder')} to be audited"
-    if status.held_up is not None and not status.held_up.everything:
-        yield f"{plural(len(status.held_up.folders), 'folder')} waiting for uploads in doubt"
-    if status.unanswered is not None:
-        yield f"no upload answered for {span(status.unanswered)}"
-    if status.not_read_back:
-        yield f"{status.not_read_back:,} stored, {NOT_READ_BACK}"
-    if status.drift_count:
-        yield f"{status.drift_count:,} with metadata drift"
+    blocked, without_sidecar = status.counts.of(State.BLOCKED), status.counts.waiting_for_sidecar
+    pending = status.pending - status.not_read_back - without_sidecar
+    opens, held_up = sent_from(status), status.held_up
+    folders = 0 if held_up is None or held_up.everything else len(held_up.folders)
+    parts = [
+        (status.known, f"{status.counts.of(State.VERIFIED):,} of {status.known:,} verified"),
+        (blocked, f"{blocked:,} need{'s' if blocked == 1 else ''} you"),
+        (pending, f"{pending:,} pending" + ("" if opens is None else f", sent {opens}")),
+        (
+            without_sidecar,
+            f"{without_sidecar:,} waiting for {'its sidecar' if without_sidecar == 1 else 'their sidecars'}",
+        ),
+        (status.in_doubt, f"{status.in_doubt:,} in doubt"),
+        (len(status.undecided), f"{plural(len(status.undecided), 'folder')} to be audited"),
+        (folders, f"{plural(folders, 'folder')} waiting for uploads in doubt"),
+        (status.unanswered or 0, f"no upload answered for {span(status.unanswered or 0)}"),
+        (status.not_read_back, f"{status.not_read_back:,} stored, {NOT_READ_BACK}"),
+        (status.drift_count, f"{status.drift_count:,} with metadata drift"),
+    ]
+    return (text for count, text in parts if count)
 
 
 def _next_decision(status: SiteStatus) -> str:
@@ -436,6 +436,7 @@ def leftovers(status: SiteStatus) -> Iterator[str]:
         yield f"unreadable: {status.unreadable}: nothing in it is sent, and nothing in it counts as deleted"
         yield "    give assetsync's user read permission: `assetsync check`, run as that user, names all"
     yield from _wrong_address(status)
+    yield from _without_sidecars(status)
     if status.in_doubt:
         yield (f"in doubt: {status.in_doubt:,}, assetsync looks each up until it is decided: assetsync doubt list")
     if status.not_read_back:
@@ -448,6 +449,14 @@ def leftovers(status: SiteStatus) -> Iterator[str]:
         yield "    correct it, then: systemctl reload assetsync@SITE"
     if status.index_stopped is not None:
         yield f"indexing stopped: {printable(status.index_stopped)}"
+
+
+def _without_sidecars(status: SiteStatus) -> Iterator[str]:
+    """Yield how many files wait for their own sidecars, with the next step."""
+    if status.counts.waiting_for_sidecar:
+        count = files(status.counts.waiting_for_sidecar)
+        yield f"waiting for their own sidecars, which `sidecars: required` asks for: {count}"
+        yield "    put YAML or XMP files beside them; without: assetsync retry --without-sidecar PATH"
 
 
 def _wrong_address(status: SiteStatus) -> Iterator[str]:

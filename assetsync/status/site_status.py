@@ -178,7 +178,8 @@ class SiteStatus:
     @property
     def progress(self) -> Progress | None:
         """The progress of an import; None if few files are left to be sent, or no process sends."""
-        left, recent = self.counts.of(State.QUEUED, State.SENDING), self.recent
+        left = self.counts.of(State.QUEUED, State.SENDING) - self.counts.waiting_for_sidecar
+        recent = self.recent
         seconds_left = None
         if recent.accepted and not self._is_stopped:
             shares = left / recent.accepted, self.counts.bytes_to_send / max(1, recent.bytes)
@@ -276,7 +277,7 @@ def read_status(config: SiteConfig, ledger: LedgerView, now: float, *, running: 
         running = ledger.store.holds_lock or is_held(ledger.store.path)
     counts, window = reports.counts(now), config.upload.window
     drifted = reports.drifted(_DRIFT_SAMPLE)
-    sends = running and counts.of(State.QUEUED, State.SENDING) > 0
+    sends = running and counts.of(State.QUEUED, State.SENDING) > counts.waiting_for_sidecar
     return SiteStatus(
         site=config.site,
         at=now,

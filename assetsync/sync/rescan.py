@@ -166,6 +166,8 @@ class Rescan:
         if new:
             fix = "give assetsync's user read permission: the daemon tries every minute; `assetsync check` names all"
             log.warning("paths cannot be read", first=new[0], new=len(new), count=unread, fix=fix)
+        if report.finished and not missing:
+            self.context.ledger.versions.xmp_recorded()
         last = LastScan(
             at, report.complete, unread + moved, missing, stray, first, "".join(blind[:1]), tuple(blind[1:]), moved
         )

@@ -13,6 +13,7 @@ keep showing the folder beneath a disk that was mounted on the root later, and w
 import errno
 import os
 import stat
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -26,6 +27,7 @@ LISTABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READABLE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 LARGEST = 2**63 - 1
+_PIECE = 64 * 1024
 
 _NO_NAMES = frozenset({b"", b".", b".."})
 
@@ -77,7 +79,7 @@ def open_unmarked(name: bytes, flags: int, dir_fd: int | None = None) -> int:
 class OpenFile:
     """One regular file, open for reading; `stat` holds its facts at the time of opening.
 
-    `is_alone` is True if `Tree.open` looked for a sidecar of the file and found none. Every read names its
+    `is_alone` is True if `Tree.open` looked for sidecars of the file and found none. Every read names its
     own offset, so that several passes over one descriptor do not disturb each other.
     """
 
@@ -154,8 +156,8 @@ class Tree:
         except OSError:
             return False
 
-    def open(self, path: bytes, *, sidecar_suffix: bytes = b"") -> OpenFile:
-        """Open the regular file at `path`; look for a sidecar, the name plus `sidecar_suffix`, too.
+    def open(self, path: bytes, *, beside: Sequence[bytes] = ()) -> OpenFile:
+        """Open the regular file at `path`; look for sidecars, which would have the names `beside`, too.
 
         The combined look saves a second walk to the folder. It is skipped if links are followed, because a link may
         lead to a file in another folder. Raise FileUnreadable (`vanished` if nothing exists at `path`), NotRegular
@@ -168,8 +170,8 @@ class Tree:
                 # Check the kind before opening: opening a pipe wakes its writer, and opening a device may move it.
                 _expect_regular(path, os.stat(name, dir_fd=parent, follow_symlinks=False))
                 fd = open_unmarked(name, READABLE, parent)
-                if sidecar_suffix and not self.follow_symlinks:
-                    is_alone = _is_absent(parent, name + sidecar_suffix)
+                if beside and not self.follow_symlinks:
+                    is_alone = all(_is_absent(parent, other) for other in beside)
             finally:
                 os.close(parent)
             status = os.fstat(fd)
@@ -216,6 +218,35 @@ class Tree:
         except FileUnreadable:
             return False
         return False
+
+    def first_of(self, folder: bytes, names: Sequence[bytes]) -> bytes | None:
+        """Return the path of the first of these names for which there is an entry in a folder, None without one.
+
+        An entry that cannot be examined counts as being there. Raise RootMissing.
+        """
+        paths = [folder + b"/" + name for name in names] if folder else list(names)
+        if self.follow_symlinks:
+            # A link may lead to another folder, so that each path is a walk of its own.
+            return next((path for path in paths if not self.is_absent(path)), None)
+        try:
+            parent, _name = self._reach(paths[0])
+        except OSError as exc:
+            return None if exc.errno in ABSENT else paths[0]
+        except FileUnreadable:
+            return paths[0]
+        try:
+            found = (path for path, name in zip(paths, names, strict=True) if not _is_absent(parent, name))
+            return next(found, None)
+        finally:
+            os.close(parent)
+
+    def pieces(self, path: bytes) -> Iterator[bytes]:
+        """Yield the content of a file in pieces; raises the errors of `open`."""
+        with self.open(path) as file:
+            offset = 0
+            while piece := file.read(_PIECE, offset):
+                offset += len(piece)
+                yield piece
 
     def read_small(self, path: bytes, limit: int) -> bytes:
         """Return the content of a file of at most `limit` bytes, such as a sidecar.

@@ -99,6 +99,7 @@ class _Walk:
         prefix, fd, mapping, last = self._path, frame.fd, frame.mapping, frame.last
         # The listing of an unmapped folder holds no file but its folder sidecar.
         sidecars = mapping is None or self._plan.sidecars_on(mapping)
+        xmp = mapping is not None and self._plan.xmp_on(mapping)
         ignored, look, new = self._plan.ignored, os.stat, tuple.__new__
         position = NOWHERE if mapping is None else mapping
         digest = frame.digest
@@ -135,7 +136,7 @@ class _Walk:
                     if not is_ignored and self._blinds(frame, path, exc):
                         return
                     continue
-                is_sidecar = sidecars and name[-5:] == SUFFIX
+                is_sidecar = (sidecars and name[-5:] == SUFFIX) or (xmp and name[-4:].lower() == b".xmp")
                 if is_sidecar:
                     sidecar_count += 1
                 else:

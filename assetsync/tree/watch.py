@@ -18,7 +18,7 @@ from pathlib import Path
 import structlog
 from watchdog.observers.inotify_c import CallbackId, InotifyConstants, InotifyEvent, InotifyFD, Mask, WatchDescriptor
 
-from assetsync.core.metadata import is_sidecar_name
+from assetsync.core.metadata import is_sidecar_name, is_xmp_name
 
 log = structlog.get_logger(__name__)
 
@@ -250,7 +250,11 @@ class _Watches:
             if folder is None or not event.name:
                 return
             if not event.is_directory:
-                if not (event.is_delete or event.is_moved_from) or is_sidecar_name(event.name):
+                if (
+                    not (event.is_delete or event.is_moved_from)
+                    or is_sidecar_name(event.name)
+                    or is_xmp_name(event.name)
+                ):
                     self._found(folder, event.name)
             elif not event.is_delete:
                 path = os.path.join(folder, event.name)

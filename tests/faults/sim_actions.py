@@ -51,8 +51,8 @@ class Actions:
         self._sim.guarded(self._sim.look, "look")
 
     def _hint(self) -> None:
-        sidecar = f"{self._sim.last_path}.yaml"
-        for path in (self._sim.last_path, sidecar):
+        last = self._sim.last_path
+        for path in (last, f"{last}.yaml", *([f"{last}.xmp"] if last in self._sim.files.xmp_files else [])):
             self._sim.watch_queue.add(path.encode())
         self._sim.guarded(self._sim.look, "look")
 
@@ -131,6 +131,13 @@ class Actions:
 
     def _resume(self) -> None:
         self._sim.guarded(lambda: self._sim.person("resume", {}), "resume")
+
+    def _without_sidecar(self, path: str) -> bool:
+        if path not in self._sim.files.held:
+            return False
+        self._sim.undescribed.add(path)
+        given = {"paths": [path.encode().hex()]}
+        return self._sim.guarded(lambda: self._sim.person("without_sidecar", given), "without sidecar")
 
     def _retry(self) -> None:
         self._sim.guarded(lambda: self._sim.person("retry", {}), "retry")

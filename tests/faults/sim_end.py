@@ -129,7 +129,10 @@ def _has_arrived(simulation: "Simulation") -> bool:
 def _rests(simulation: "Simulation") -> bool:
     simulation.service.settle()
     unrested = any(
-        (_goes_on(row) or was_finished(simulation, row)) and row.wanted != "unmapped" for row in _all(simulation)
+        (_goes_on(row) or was_finished(simulation, row))
+        and row.wanted != "unmapped"
+        and not simulation.waits_for_sidecar(row)
+        for row in _all(simulation)
     )
     waits = len(simulation.site.settling) or simulation.site.brakes.pulled() or simulation.service.late
     return not unrested and not waits
@@ -155,7 +158,12 @@ def _pause(simulation: "Simulation") -> float:
     (held_due,) = ledger.store.rows(
         "SELECT MIN(due_at) FROM files WHERE state = 'blocked' AND reason = ?", KEEPS_CHANGING
     )[0]
-    dues = [ledger.queue.next_due(), look, verify_due, held_due]
+    queue_due = ledger.queue.next_due()
+    if simulation.variant.requires_sidecars:
+        # A file that waits for its sidecar may wait for ever.
+        sql = "SELECT MIN(due_at) FROM files WHERE state = 'queued' AND wanted = 'yes' AND reason IS NOT 'no_sidecar'"
+        (queue_due,) = ledger.store.rows(sql)[0]
+    dues = [queue_due, look, verify_due, held_due]
     waits = [due - now for due in dues if due is not None]
     settled = site.settling.next_due()
     if settled is not None:
@@ -180,6 +188,8 @@ def judge(simulation: "Simulation") -> None:
         raise Violation(f"I1: the tree holds {sorted(held)}, the ledger {sorted(rows)}")
     assets = simulation.service.assets
     for path, row in sorted(rows.items()):
+        if row.state is State.QUEUED and simulation.waits_for_sidecar(row):
+            continue
         if row.state is State.BLOCKED:
             if not _justified(simulation, path, row):
                 raise Violation(f"I1: {path} is blocked for no reason: {row.reason}, {row.detail}")

@@ -56,6 +56,7 @@ class Variant:
     """The folder of the service into which every upload is."""
     default_limits: bool = False
     """Whether grace, time-out and workers are those of the default configuration."""
+    requires_sidecars: bool = False
     keeps_own: str = ""
     """Letters in the names of files that keep their own metadata; without them no metadata is shown."""
     unprocessed_after: int = 0

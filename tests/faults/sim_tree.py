@@ -33,6 +33,26 @@ SIDECARS: dict[int, tuple[str, Said | None]] = {
 """What may stand in a sidecar, and what it says; None is a mistake. Without a number (4) there is none."""
 
 
+_RDF = (
+    '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><rdf:Description'
+    ' xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:photoshop="http://ns.adobe.com/photoshop/1.0/"'
+    ' xmlns:crs="http://ns.adobe.com/camera-raw-settings/1.0/" {}>{}</rdf:Description></rdf:RDF>'
+)
+_WORDS = "<dc:subject><rdf:Bag><rdf:li>a</rdf:li><rdf:li>b</rdf:li></rdf:Bag></dc:subject>"
+XMP: dict[int, tuple[str, Said | None]] = {
+    0: (_RDF.format('dc:description="fine"', ""), {"desc": "fine"}),
+    1: (_RDF.format('dc:description="fine"', "")[:-20], None),
+    2: ("", None),
+    3: (_RDF.format('crs:Exposure="+1.00" dc:description="fine"', ""), {"desc": "fine"}),
+    4: (_RDF.format('dc:description="other"', _WORDS), {"desc": "other", "keywords": "a,b"}),
+    5: (_RDF.format("", ""), {}),
+    6: (_RDF.format('photoshop:SidecarForExtension="doc" dc:description="other"', ""), {"desc": "other"}),
+}
+"""What may stand in an XMP file, and what it says; None is a mistake. Without a number (7) there is none."""
+_FOR_DOC = 6
+_EMPTY = 7
+
+
 class Files:
     """The tree as its users know it; `most` counts how many paths held a content at once, for each folder."""
 
@@ -44,6 +64,10 @@ class Files:
         self.most: Counter[tuple[str, bytes]] = Counter()
         self._lost: dict[str, tuple[bytes, int]] = {}
         self._sidecars: dict[str, int] = {}
+        self.xmp_files: dict[str, int] = {}
+        """By path without `.xmp`: what stands in each, the number of none included once there was one."""
+        self.described: set[str] = set()
+        """The paths, and stems, that had a sidecar of their own at any time."""
         for folder in FOLDERS:
             (root / folder).mkdir()
         # Never touched: a mapped folder that is suddenly empty pulls the brake, which is to happen in one of them.
@@ -137,6 +161,7 @@ class Files:
         """Let a sidecar come, change, or (4) go."""
         full = self.root / f"{path}.yaml"
         if kind in SIDECARS:
+            self.described.add(path)
             self._sidecars[path] = kind
             full.write_text(SIDECARS[kind][0])
             self._stamp(full)
@@ -146,11 +171,46 @@ class Files:
         full.unlink()
         return True
 
+    def xmp(self, path: str, kind: int) -> bool:
+        """Let an XMP file come, change, or (7) go; `path` is that of a file, or of a stem."""
+        full = self.root / f"{path}.xmp"
+        if kind not in XMP and not full.exists():
+            return False
+        self.described.add(path)
+        self.xmp_files[path] = kind
+        if kind in XMP:
+            full.write_text(XMP[kind][0])
+            self._stamp(full)
+        else:
+            full.unlink()
+        return True
+
+    def _xmp_of(self, path: str) -> Said | None:
+        """Give what the XMP file of a file says: of the two that it may have, the one of its whole name counts."""
+        stem = path.rpartition(".")[0]
+        kind = next((kind for name in (path, stem) if (kind := self.xmp_files.get(name)) in XMP), None)
+        is_of_stem = self.xmp_files.get(path) not in XMP
+        if kind is None or (is_of_stem and kind == _FOR_DOC and not path.endswith(".doc")):
+            return {}
+        return XMP[kind][1]
+
+    def has_own(self, path: str) -> bool:
+        """Return whether a file has metadata of its own, YAML or XMP."""
+        stem = path.rpartition(".")[0]
+        has_other = self.xmp_files.get(path) not in XMP and self.xmp_files.get(stem) == _FOR_DOC
+        has_xmp = any(self.xmp_files.get(name) in XMP for name in (path, stem))
+        return self._sidecars.get(path) not in (None, _EMPTY) or (
+            has_xmp and not (has_other and not path.endswith(".doc"))
+        )
+
     def said_of(self, path: str) -> Said | None:
         """Give what the sidecars say of a file, None where one of them has a mistake."""
         said: Said = {}
-        for sidecar in (f"{path[0]}/_folder", path):
-            level = SIDECARS[self._sidecars[sidecar]][1] if sidecar in self._sidecars else {}
+        of_folder, own = (
+            SIDECARS[self._sidecars[sidecar]][1] if sidecar in self._sidecars else {}
+            for sidecar in (f"{path[0]}/_folder", path)
+        )
+        for level in (of_folder, self._xmp_of(path), own):
             if level is None:
                 return None
             said |= level

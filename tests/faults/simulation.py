@@ -28,6 +28,7 @@ from assetsync.errors import (
     UsageError,
 )
 from assetsync.ledger.ledger import open_ledger
+from assetsync.ledger.rows import NO_SIDECAR
 from assetsync.sync.folder_backoff import code_and_wait
 from assetsync.sync.intake.watch_queue import Looker, WatchQueue
 from assetsync.sync.requests.take import read_request, take_requests
@@ -46,6 +47,8 @@ from .sim_tree import CHUNK, FOLDERS, SMALL, Files
 from .sim_values import GRACE, Post
 
 WORKERS = 2
+REQUIRED_IN = "ab"
+"""The mappings that require sidecars, in schedules in which any does."""
 TOGETHER = 4
 """How many files may be under way at once where a sender takes several together."""
 TOGETHER_CALLS = 12
@@ -126,6 +129,8 @@ class Simulation:
         self.commits = 0
         self.bad_commit = (-1, "")
         self.last_path = ""
+        self.undescribed: set[str] = set()
+        """The paths that a person let be sent without sidecars."""
         self.prepared: dict[int, str] = {}
         self.hand = Hand(self)
         self.site: Site = self._open()
@@ -142,7 +147,10 @@ class Simulation:
                 "upload_url": "http://127.0.0.1:1/dam/index.cfm",
                 "read_timeout": f"{GRACE:.0f}s",
             },
-            "folders": [{"path": path, "destfolderid": folder} for path, folder in FOLDERS.items()],
+            "folders": [
+                {"path": path, "destfolderid": folder, "sidecars": "required" if self._requires(path) else "on"}
+                for path, folder in FOLDERS.items()
+            ],
             "upload": {
                 "workers": str(TOGETHER if self.variant.together else WORKERS),
                 "doubt_grace": f"{GRACE:.0f}s",
@@ -159,6 +167,26 @@ class Simulation:
         file = self.base / "site.yaml"
         file.write_text(json.dumps(said))
         return load_config(file, {})
+
+    def _requires(self, folder: str) -> bool:
+        """Return whether files of a mapping wait for sidecars of their own."""
+        return self.variant.requires_sidecars and folder in REQUIRED_IN
+
+    def waits_for_sidecar(self, row) -> bool:
+        """Return whether a row waits for a sidecar of its own, as it should."""
+        path = row.path.decode()
+        return row.reason == NO_SIDECAR and self._requires(path[0]) and not self.files.has_own(path)
+
+    def _expect_described(self, post: Post) -> None:
+        """I15: no file of a mapping that requires sidecars is sent that never had one, unless a person said so."""
+        if not self.variant.requires_sidecars:
+            return
+        sql = "SELECT f.path FROM attempts a JOIN files f ON f.id = a.file_id WHERE a.boundary = ?"
+        for (raw,) in self.site.context.ledger.store.rows(sql, post.boundary):
+            path = raw.decode()
+            described = self.files.described | self.undescribed
+            if self._requires(path[0]) and described.isdisjoint((path, path.rpartition(".")[0])):
+                raise Violation(f"I15: {path} was sent without a sidecar of its own")
 
     def _open(self) -> Site:
         ledger = open_ledger(self.config.ledger)
@@ -287,6 +315,7 @@ class Simulation:
 
     def _arrived(self, post: Post) -> None:
         self.checks.posted(post)
+        self._expect_described(post)
         self.recording.arrived(post)
 
     def _used_ids(self) -> list[str]:

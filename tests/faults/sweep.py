@@ -32,6 +32,7 @@ from tests.faults.sim_sidecars import sidecar_schedule
 from tests.faults.sim_similar import similar_schedule
 from tests.faults.sim_stuck import stuck_schedule
 from tests.faults.sim_values import GRACE
+from tests.faults.sim_xmp import required_schedule, xmp_schedule
 from tests.faults.test_simulation import _together, _unsteady
 
 KINDS: dict[str, Callable[[int], Schedule]] = {
@@ -40,6 +41,8 @@ KINDS: dict[str, Callable[[int], Schedule]] = {
     "together": _together,
     "similar": similar_schedule,
     "sidecars": sidecar_schedule,
+    "xmp": xmp_schedule,
+    "required": required_schedule,
     "curated": curated_schedule,
     "restored": restored_schedule,
     "rolled back": rolled_back_schedule,

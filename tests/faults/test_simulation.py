@@ -75,6 +75,7 @@ from .sim_schedule import Action, Schedule, Variant, faults_of, schedule_of
 from .sim_sidecars import sidecar_schedule
 from .sim_similar import similar_schedule
 from .sim_stuck import stuck_schedule
+from .sim_xmp import required_schedule, xmp_schedule
 from .simulation import UNFORESEEN
 
 DEFAULT = 20261121
@@ -84,6 +85,8 @@ SHORT_SIMILAR, LONG_SIMILAR = 6, 3000
 SHORT_UNSTEADY, LONG_UNSTEADY = 8, 3000
 SHORT_TOGETHER, LONG_TOGETHER = 8, 3000
 SHORT_SIDECARS, LONG_SIDECARS = 8, 3000
+SHORT_XMP, LONG_XMP = 8, 3000
+SHORT_REQUIRED, LONG_REQUIRED = 8, 3000
 SHORT_CURATED, LONG_CURATED = 8, 3000
 SHORT_RESTLESS, LONG_RESTLESS = 6, 3000
 SHORT_BY_HAND, LONG_BY_HAND = 8, 3000
@@ -265,6 +268,14 @@ def test_similar_file_is_resent_without_this_rule(mutant, monkeypatch: pytest.Mo
 
 def test_metadata_matches_tree_or_is_listed(request: pytest.FixtureRequest):
     _find_none(sidecar_schedule, LONG_SIDECARS if request.config.getoption("--long") else SHORT_SIDECARS)
+
+
+def test_metadata_of_xmp_files_matches_or_is_listed(request: pytest.FixtureRequest):
+    _find_none(xmp_schedule, LONG_XMP if request.config.getoption("--long") else SHORT_XMP)
+
+
+def test_files_wait_for_required_sidecars(request: pytest.FixtureRequest):
+    _find_none(required_schedule, LONG_REQUIRED if request.config.getoption("--long") else SHORT_REQUIRED)
 
 
 @pytest.mark.parametrize("mutant", OF_SIDECARS, ids=lambda mutant: mutant.__name__)

@@ -35,6 +35,9 @@ class Plan:
     def sidecars_on(self, mapping: int) -> bool:
         return self._sidecars[mapping]
 
+    def xmp_on(self, mapping: int) -> bool:
+        return self._sidecars[mapping]
+
 
 @pytest.fixture
 def make_plan() -> Callable[..., Plan]:

@@ -50,18 +50,19 @@ def test_file_without_neighbour_is_alone(make_tree: Callable[..., bytes]):
     os.symlink(b"nowhere", root + b"/a/c.jpg.yaml")
     paths = (b"a/alone.jpg", b"a/b.jpg", b"a/c.jpg", b"a/" + LONG)
 
-    def alone(tree: Tree, beside: bytes) -> list[bool]:
-        opened = [tree.open(path, sidecar_suffix=beside) for path in paths]
+    def alone(tree: Tree, beside: tuple[bytes, ...]) -> list[bool]:
+        names = [[path.rpartition(b"/")[2] + ending for ending in beside] for path in paths]
+        opened = [tree.open(path, beside=others) for path, others in zip(paths, names, strict=True)]
         for file in opened:
             file.close()
         return [file.is_alone for file in opened]
 
-    assert alone(Tree(root), b".yaml") == [True, False, False, True]
+    assert alone(Tree(root), (b".xmp", b".yaml")) == [True, False, False, True]
     # Of which one name is longer than a file's may be.
-    assert alone(Tree(root), b".other") == [True] * 4
-    assert alone(Tree(root), b"") == [False] * 4
+    assert alone(Tree(root), (b".other",)) == [True] * 4
+    assert alone(Tree(root), ()) == [False] * 4
     # What stands beside a link's aim says nothing of the link.
-    assert alone(Tree(root, follow_symlinks=True), b".yaml") == [False] * 4
+    assert alone(Tree(root, follow_symlinks=True), (b".yaml",)) == [False] * 4
 
 
 @pytest.mark.parametrize("path", [b"none.jpg", b"none/none.jpg", b"a.jpg/below.jpg", b"n" * 300])

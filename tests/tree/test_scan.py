@@ -73,6 +73,9 @@ def test_scan_is_in_byte_order_of_paths(wanted: set[bytes], spill: int, most_ope
         def sidecars_on(self, mapping):
             return True
 
+        def xmp_on(self, mapping):
+            return True
+
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(scan_module, "MOST_OPEN", most_open)
         root = os.fsencode(folder)

@@ -66,8 +66,7 @@ def list_drift(config: SiteConfig, paths: tuple[str, ...], *, limit: int, as_jso
     known = Mappings(mappings(config))
     with closing(read_ledger(config.ledger, site=config.site)) as ledger:
         kinds = Kinds(ledger, SystemClock(), config.service)
-        table, custom_fields = config.service.metadata_fields.table(), config.service.custom_fields
-        sidecars = Sidecars(make_tree(config), SystemClock(), table, custom_fields, kind_of=kinds.of)
+        sidecars = Sidecars(make_tree(config), SystemClock(), config.service.field_names, kind_of=kinds.of)
         tops = topmost(known_folders(config, paths)) or [b""]
         found = ledger.metadata_drift.adopted if adopted else ledger.metadata_drift.drifted
         rows = (row for path in tops for row in found(path))

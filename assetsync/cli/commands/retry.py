@@ -5,7 +5,8 @@ import click
 from assetsync.cli.operator import act
 from assetsync.cli.options import known_folders, topmost, with_config, with_json
 from assetsync.config import SiteConfig
-from assetsync.sync.requests.retry import Retry
+from assetsync.errors import UsageError
+from assetsync.sync.requests.retry import Retry, SendWithoutSidecar
 
 
 @click.command("retry")
@@ -21,9 +22,22 @@ from assetsync.sync.requests.retry import Retry
     help="Only files that are blocked for this reason, such as sidecar. --send-again needs paths, except with"
     " missing and never_processed.",
 )
+@click.option(
+    "--without-sidecar",
+    is_flag=True,
+    help="Send these files without sidecars of their own, which `sidecars: required` makes them wait for.",
+)
 @with_json("Print one object: done, request, message.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-def command(config: SiteConfig, paths: tuple[str, ...], *, send_again: bool, reason: str | None, as_json: bool) -> None:
+def command(
+    config: SiteConfig,
+    paths: tuple[str, ...],
+    *,
+    send_again: bool,
+    reason: str | None,
+    without_sidecar: bool,
+    as_json: bool,
+) -> None:
     """Retry files that are blocked or in doubt: these files, the files below these folders, or all.
 
     A file with a known asset is read back again. A file in doubt is looked up again. Other files are sent again. An
@@ -37,6 +51,12 @@ def command(config: SiteConfig, paths: tuple[str, ...], *, send_again: bool, rea
       assetsync retry --config hq.yaml photos/2026
       assetsync retry --config hq.yaml --send-again photos/harbour.jpg
       assetsync retry --config hq.yaml --send-again --reason missing     # all that an audit missed
+      assetsync retry --config hq.yaml --without-sidecar photos/harbour.jpg
     """
+    if without_sidecar and (send_again or reason is not None):
+        raise UsageError("--without-sidecar goes with no other option", hint="run assetsync retry twice")
     wanted = topmost(known_folders(config, paths))
+    if without_sidecar:
+        act(config, SendWithoutSidecar(tuple(wanted)), as_json=as_json)
+        return
     act(config, Retry(tuple(wanted), send_again, reason), as_json=as_json)

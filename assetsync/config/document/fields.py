@@ -9,7 +9,7 @@ parsers read some texts as such.
 """
 
 import re
-from typing import Annotated, Any, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
@@ -86,6 +86,23 @@ Flag = Annotated[
     bool,
     BeforeValidator(_flag),
     WithJsonSchema({"anyOf": [{"type": "boolean"}, {"type": "string", "enum": list(FLAGS)}]}),
+]
+REQUIRED = "required"
+
+
+def _flag_or_required(value: object) -> object:
+    if isinstance(value, str) and value.lower() == REQUIRED:
+        return REQUIRED
+    try:
+        return _flag(value)
+    except Unusable:
+        raise Unusable("it must be on, off or required", "write one of these") from None
+
+
+FlagOrRequired = Annotated[
+    bool | Literal["required"],
+    BeforeValidator(_flag_or_required),
+    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"type": "string", "enum": [*FLAGS, REQUIRED]}]}),
 ]
 Whole = Annotated[int, BeforeValidator(_whole)]
 Text = Annotated[str, BeforeValidator(one_text), WithJsonSchema({"anyOf": SCALARS})]

@@ -5,9 +5,10 @@ are checked against them. Merging several levels and building form fields are le
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any
+from types import MappingProxyType
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, WithJsonSchema, field_validator
 
@@ -24,6 +25,37 @@ METADATA_FIELDS: dict[str, tuple[str, str]] = {
     "doc": ("file_desc", "file_keywords"),
     "other": ("file_desc", "file_keywords"),
 }
+XMP_PROPERTIES = (
+    *("dc:description", "dc:title", "dc:subject", "dc:creator", "dc:rights", "lr:hierarchicalSubject"),
+    *("photoshop:Headline", "photoshop:City", "photoshop:State", "photoshop:Country", "photoshop:Credit"),
+    *("Iptc4xmpCore:Location", "Iptc4xmpCore:CountryCode", "xmp:Rating", "xmp:Label", "photoshop:DateCreated"),
+)
+"""The properties of XMP files that can be sent, by their usual names."""
+
+XMP_TO_DESCRIPTION, XMP_TO_KEYWORDS, XMP_TO_LOCATION = "description", "keywords", "location"
+XMP_FIELDS = {
+    "dc:description": XMP_TO_DESCRIPTION,
+    "dc:subject": XMP_TO_KEYWORDS,
+    "Iptc4xmpCore:Location": XMP_TO_LOCATION,
+}
+"""Property → key of a sidecar or field that it becomes. The interface names no field for the other properties."""
+
+
+class FieldNames(NamedTuple):
+    """The names of the service's metadata fields.
+
+    `by_kind` has the fields of description and keywords by kind, `custom` the ids of custom fields by name, `xmp` what
+    each property of XMP files becomes: a key of a sidecar, a metadata field, or the name of a custom field.
+    """
+
+    by_kind: Mapping[str, tuple[str, str]] = METADATA_FIELDS
+    custom: Mapping[str, str] = MappingProxyType({})
+    xmp: Mapping[str, str] = XMP_FIELDS
+
+
+OFF = "off"
+"""What a property becomes that is not to be sent, although it is by default."""
+
 # Interface section 6.
 EVENTS = (
     "on_pre_process",
@@ -84,6 +116,15 @@ def ending(value: str) -> str:
     if not _ENDING.fullmatch(found):
         raise Unusable("it is not an ending of file names", "write what follows the last dot, such as cr3")
     return found
+
+
+def xmp_property(name: str) -> str:
+    """Return the name of a property of XMP files that can be sent."""
+    if name not in XMP_PROPERTIES:
+        close = get_close_matches(name, XMP_PROPERTIES, n=1, cutoff=0.6)
+        fix = f"did you mean `{close[0]}`?" if close else f"the properties are {', '.join(XMP_PROPERTIES)}"
+        raise Unusable("it is not a property of XMP files that can be sent", fix)
+    return name
 
 
 def _keywords(value: object) -> object:

@@ -28,6 +28,9 @@ KINDS = "kinds"
 LAYOUT = "mappings"
 """The fact that maps each mapped folder to the folder of the service that its files go to."""
 
+XMP_FIRST_SCAN = "xmp_first_scan"
+"""The fact that exists in a ledger of an older release until a scan has recorded the XMP files."""
+
 LAYOUT_LISTED = "mappings_listed"
 """The fact that holds the same of the configuration, before the files followed it."""
 

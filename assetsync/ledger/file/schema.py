@@ -502,6 +502,34 @@ def m023_adopted_differs(db: sqlite_utils.Database) -> None:
         db.execute(statement)
 
 
+_XMP = """
+ALTER TABLE sidecars ADD COLUMN is_first INTEGER NOT NULL DEFAULT 0;  -- 1: XMP, as the first scan with XMP saw it
+INSERT INTO facts SELECT 'xmp_after_file', (SELECT MAX(id) FROM files) FROM files LIMIT 1;
+INSERT INTO facts SELECT 'xmp_after_attempt', (SELECT COALESCE(MAX(id), 0) FROM attempts) FROM files LIMIT 1;
+INSERT INTO facts SELECT 'xmp_first_scan', 'not ended' FROM files LIMIT 1;
+"""
+
+
+@migrations()
+def m024_xmp(db: sqlite_utils.Database) -> None:
+    """Record XMP files as sidecars; those that lie beside files that were sent before are no drift of these files."""
+    for statement in statements(_XMP):
+        db.execute(statement)
+
+
+_NO_SIDECAR = """
+ALTER TABLE files ADD COLUMN without_sidecar INTEGER NOT NULL DEFAULT 0;  -- 1: a person lets it be sent without
+CREATE INDEX files_no_sidecar ON files (queued_at) WHERE state = 'queued' AND wanted = 'yes' AND reason = 'no_sidecar';
+"""
+
+
+@migrations()
+def m025_no_sidecar(db: sqlite_utils.Database) -> None:
+    """Count the files that wait for their own sidecars, and record which may be sent without."""
+    for statement in statements(_NO_SIDECAR):
+        db.execute(statement)
+
+
 def statements(script: str) -> list[str]:
     """Return the statements of a script, split at semicolons, without comments."""
     bare = "\n".join(line.split("--", 1)[0] for line in script.splitlines())

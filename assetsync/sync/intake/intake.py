@@ -193,7 +193,7 @@ class Intake:
         self._is_looking = False
         self._report = report
         changed = ChangedFolders()
-        sidecar_diff = SidecarDiff(self._context, report, self._sidecar_cache, changed.note)
+        sidecar_diff = SidecarDiff(self._context, self._plan, report, self._sidecar_cache, changed.note)
         missing = partial(self._missing, result)
         scan_diff = ScanDiff(self._context, sidecar_diff, changed, missing, self._mark(), dry_run=dry_run)
         try:

@@ -1,30 +1,30 @@
 """Find changed sidecars, and collect the metadata of a file for the upload form.
 
 A scan's sidecars are compared with the ledger, and single ones that the watcher reported are looked at; their content
-is read when their file is sent. A file's metadata come from its mapping, its folders' sidecars and its own sidecar. The
-meaning of a sidecar is left to `core.metadata`. A folder's sidecar is cached briefly, because the files of a folder
-come one after another.
+is read when their file is sent. A file's metadata come from its mapping, its folders' sidecars, its XMP file and its
+own sidecar. The meaning of a sidecar is left to `core.metadata`, that of an XMP file to `core.xmp`. A folder's sidecar
+is cached briefly, because the files of a folder come one after another.
 """
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
-from collections.abc import Mapping as AnyMapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 import structlog
 
+from assetsync.config.document.metadata import FieldNames
 from assetsync.core import metadata
 from assetsync.core.kinds import guess_kind
 from assetsync.core.mapping import Plan
-from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX
+from assetsync.core.metadata import XMP_ENDINGS, is_xmp_name, xmp_names
 from assetsync.core.names import printable
 from assetsync.core.sent_texts import UNKNOWN, Texts
 from assetsync.core.settled import is_settled
+from assetsync.core.xmp import Xmp, parse_xmp, xmp_metadata
 from assetsync.errors import FileUnreadable, NotRegular, RootMissing, SidecarError
-from assetsync.ledger.file.database import below
 from assetsync.ledger.versions import SidecarChange
 from assetsync.model import Clock, FileStat, Mapping, Metadata, Seen, UploadOptions
 from assetsync.sync.context import Context
@@ -46,7 +46,8 @@ class FileMetadata:
 
     `folders_written` is when the youngest sidecar of its folders was written (seconds since the epoch), 0 without one.
     `texts`: the description and keywords among `fields`, as far as a search shows them, which is in English.
-    `depends_on_kind`: another kind of asset would have other fields.
+    `depends_on_kind`: another kind of asset would have other fields. `own`: the paths of its own sidecars, its XMP file
+    included.
     """
 
     fields: tuple[tuple[str, str], ...]
@@ -58,6 +59,28 @@ class FileMetadata:
     folders_written: float = 0.0
     texts: Texts = UNKNOWN
     depends_on_kind: bool = False
+    own: tuple[bytes, ...] = ()
+
+    @property
+    def xmp(self) -> bytes | None:
+        """The path of the XMP file, None without one."""
+        return next((path for path in self.own if is_xmp_name(path)), None)
+
+
+class Level(NamedTuple):
+    """The metadata of one level, and the sidecar that gives it; None for the mapping."""
+
+    metadata: Metadata
+    sidecar: bytes | None
+
+
+class _Levels(NamedTuple):
+    """All levels of a file, the most general first, and what `FileMetadata` tells of its sidecars."""
+
+    levels: list[Level]
+    own: tuple[bytes, ...]
+    own_is_empty: bool
+    folders_written: float
 
 
 class _Kept(NamedTuple):
@@ -112,39 +135,72 @@ class Sidecars:
         self,
         tree: Tree,
         clock: Clock,
-        fields_table: AnyMapping[str, tuple[str, str]],
-        custom_fields: AnyMapping[str, str] = metadata.NO_CUSTOM_FIELDS,
+        field_names: FieldNames,
         *,
         kind_of: Callable[[bytes], str] = guess_kind,
         cache: SidecarCache | None = None,
         met: Callable[[bytes], None] = lambda _path: None,
+        xmp_endings: Callable[[], Sequence[bytes]] = lambda: XMP_ENDINGS,
     ) -> None:
         """Start with the `cache` that other parts share, or a new one.
 
         `kind_of` returns the kind of asset that a file at a path is expected to become. `met` is called with the path
-        of each sidecar that was read.
+        of each sidecar that was read. `xmp_endings` returns the endings that XMP files may have.
         """
         self._kind_of = kind_of
         self._tree = tree
         self._clock = clock
-        self._fields_table = fields_table
-        self._custom_fields = custom_fields
+        self._names = field_names
         self.cache = cache or SidecarCache(clock)
         self._met = met
+        self._xmp_endings = xmp_endings
         # The files of a folder mostly have the same metadata.
         self._cached = lru_cache(maxsize=_MOST_CACHED)(self._merged)
 
     def metadata_of(
-        self, path: bytes, mapping: Mapping, kind: str | None = None, *, is_alone: bool = False
+        self, path: bytes, mapping: Mapping, kind: str | None = None, *, is_alone: bool = False, with_xmp: bool = True
     ) -> FileMetadata:
         """Merge all levels for the file at `path`. Raise SidecarError for the first level that cannot be used.
 
         The fields are named for `kind`, else for the kind that the file is expected to become.
-        `is_alone`: the file was just seen to have no sidecar of its own.
+        `is_alone`: the file was just seen to have no sidecar of its own. `with_xmp`: whether its XMP file counts.
         """
-        levels = [metadata.expand(mapping.metadata, path)]
-        own: Metadata | None = None
-        own_size = together = 0
+        found = self._levels(path, mapping, is_alone=is_alone, with_xmp=with_xmp)
+        named = kind if kind in self._names.by_kind else self._kind_of(path)
+        levels = tuple(level.metadata for level in found.levels)
+        merged = self._cached(
+            levels, named, mapping.upload, found.own, found.own_is_empty, folders_written=found.folders_written
+        )
+        if merged.fields:
+            metadata.check_together(merged.fields, printable(path))
+        return merged
+
+    def origins_of(self, path: bytes, mapping: Mapping) -> dict[str, bytes | None]:
+        """Return the sidecar that gives each field of `metadata_of`; None for the mapping. Raise SidecarError."""
+        kind = self._kind_of(path)
+        origins: dict[str, bytes | None] = {}
+        merged = dict(self.metadata_of(path, mapping).fields)
+        for level in self._levels(path, mapping).levels:
+            fields = metadata.form_fields(level.metadata, kind, self._names.by_kind, self._names.custom)
+            origins |= {name: level.sidecar for name, value in fields if merged.get(name) == value}
+        return origins
+
+    def xmp_file(self, path: bytes) -> tuple[bytes, FileStat] | None:
+        """Return path and stat of the XMP file that counts for a file by its name, None without one.
+
+        Raise RootMissing, and SidecarError if the XMP file cannot be looked at.
+        """
+        found = self._xmp_path(path)
+        stat = None if found is None else self._lstat(found)
+        return None if found is None or stat is None else (found, stat)
+
+    def _xmp_path(self, path: bytes) -> bytes | None:
+        folder, _, name = path.rpartition(b"/")
+        return self._tree.first_of(folder, xmp_names(name, self._xmp_endings()))
+
+    def _levels(self, path: bytes, mapping: Mapping, *, is_alone: bool = False, with_xmp: bool = True) -> _Levels:
+        levels = [Level(metadata.expand(mapping.metadata, path), None)]
+        together = 0
         folders_written = 0.0
         if mapping.sidecars:
             for folder_sidecar in metadata.folder_sidecars(path):
@@ -155,45 +211,72 @@ class Sidecars:
                     problem = f"the sidecars of its folders together hold over {_MOST_READ // 1024} KiB"
                     raise SidecarError(printable(path), problem, hint="shorten them")
                 if level is not None:
-                    levels.append(level)
+                    levels.append(Level(level, folder_sidecar))
                     folders_written = max(folders_written, written)
-            if not is_alone:
-                own, own_size = self.read(metadata.sidecar_for(path), mapping)
-            if own is not None:
-                levels.append(own)
-        named = kind if kind in self._fields_table else self._kind_of(path)
-        has_own = own is not None
-        merged = self._cached(
-            tuple(levels), named, mapping.upload, has_own, has_own and not own_size, folders_written=folders_written
-        )
-        if merged.fields:
-            metadata.check_together(merged.fields, printable(path))
-        return merged
+        own: list[Level] = []
+        own_is_empty = False
+        if not is_alone:
+            if mapping.xmp and with_xmp and (described := self._xmp_of(path, mapping)) is not None:
+                own.append(described)
+            if mapping.sidecars:
+                sidecar = metadata.sidecar_for(path)
+                level, size = self.read(sidecar, mapping)
+                own_is_empty = level is not None and not size and not own
+                own += [Level(level, sidecar)] if level is not None else []
+        paths = tuple(level.sidecar for level in own if level.sidecar is not None)
+        return _Levels([*levels, *own], paths, own_is_empty, folders_written)
 
     def _merged(
         self,
         levels: tuple[Metadata, ...],
         kind: str,
         allowed: UploadOptions,
-        has_own: bool,
-        is_empty: bool,
+        own: tuple[bytes, ...],
+        own_is_empty: bool,
         *,
         folders_written: float,
     ) -> FileMetadata:
         merged = metadata.merge(levels)
-        fields = metadata.form_fields(merged, kind, self._fields_table, self._custom_fields)
+        fields = metadata.form_fields(merged, kind, self._names.by_kind, self._names.custom)
         options = metadata.upload_options(merged, allowed)
         language = metadata.language_of(merged)
         digest = metadata.digest(fields, options, language)
         named = dict(fields) if language == metadata.DEFAULT_LANGUAGE else {}
-        texts = Texts(*(named.get(name) for name in self._fields_table[kind]))
+        texts = Texts(*(named.get(name) for name in self._names.by_kind[kind]))
         others = (
-            metadata.form_fields(merged, other, self._fields_table, self._custom_fields) for other in self._fields_table
+            metadata.form_fields(merged, other, self._names.by_kind, self._names.custom)
+            for other in self._names.by_kind
         )
         depends_on_kind = any(other != fields for other in others)
         return FileMetadata(
-            fields, language, options, digest, has_own, is_empty, folders_written, texts, depends_on_kind
+            fields, language, options, digest, bool(own), own_is_empty, folders_written, texts, depends_on_kind, own
         )
+
+    def _xmp_of(self, path: bytes, mapping: Mapping) -> Level | None:
+        """Return what the XMP file of a file gives; None if there is none for this file. Raise SidecarError."""
+        found = self._xmp_path(path)
+        if found is None:
+            return None
+        xmp = self._read_xmp(found, mapping)
+        if xmp is None or (metadata.described_by_xmp(found) != path and not xmp.is_for(path)):
+            return None
+        return Level(xmp_metadata(xmp, self._names.xmp, self._names.custom), found)
+
+    def read_xmp(self, path: bytes, mapping: Mapping) -> Metadata:
+        """Return the metadata that one XMP file gives. Raise SidecarError."""
+        xmp = self._read_xmp(path, mapping)
+        return Metadata() if xmp is None else xmp_metadata(xmp, self._names.xmp, self._names.custom)
+
+    def _read_xmp(self, path: bytes, mapping: Mapping) -> Xmp | None:
+        """Return the properties in an XMP file, None if it has vanished. Raise SidecarError."""
+        language = metadata.language_of(mapping.metadata)
+        try:
+            xmp = parse_xmp(self._tree.pieces(path), printable(path), language)
+        except (FileUnreadable, NotRegular) as error:
+            self._expect_vanished(path, error)
+            return None
+        self._met(path)
+        return xmp
 
     def read(self, path: bytes, mapping: Mapping) -> tuple[Metadata | None, int]:
         """Return the metadata of one sidecar, None without one, and its size in bytes. Raise SidecarError."""
@@ -201,16 +284,20 @@ class Sidecars:
             return None, 0
         try:
             data = self._tree.read_small(path, metadata.MAX_BYTES)
-        except FileUnreadable as error:
-            if error.vanished:
-                return None, 0
-            raise SidecarError(printable(path), "it cannot be read", hint=error.hint or error.message) from error
-        except NotRegular as error:
-            raise SidecarError(printable(path), "it is not a regular file", hint="replace it by a file") from error
+        except (FileUnreadable, NotRegular) as error:
+            self._expect_vanished(path, error)
+            return None, 0
         self._met(path)
-        level = metadata.parse_sidecar(data, printable(path), self._custom_fields)
+        level = metadata.parse_sidecar(data, printable(path), self._names.custom)
         metadata.check_skip_event(level, mapping.upload, printable(path))
         return level, len(data)
+
+    def _expect_vanished(self, path: bytes, error: FileUnreadable | NotRegular) -> None:
+        """Raise SidecarError unless the sidecar could not be read because it has vanished."""
+        if isinstance(error, NotRegular):
+            raise SidecarError(printable(path), "it is not a regular file", hint="replace it by a file") from error
+        if not error.vanished:
+            raise SidecarError(printable(path), "it cannot be read", hint=error.hint or error.message) from error
 
     def _folder(self, path: bytes, mapping: Mapping) -> _Kept:
         kept = self.cache.get(path)
@@ -222,11 +309,14 @@ class Sidecars:
             self.cache.keep(path, kept, since=began, changes=changes)
         return kept
 
-    def _written(self, path: bytes) -> float:
+    def _lstat(self, path: bytes) -> FileStat | None:
         try:
-            found = self._tree.lstat(path)
+            return self._tree.lstat(path)
         except FileUnreadable as error:
             raise SidecarError(printable(path), "it cannot be looked at", hint=error.hint or error.message) from error
+
+    def _written(self, path: bytes) -> float:
+        found = self._lstat(path)
         return 0.0 if found is None else max(found.mtime_ns, found.ctime_ns) / 1e9
 
 
@@ -244,12 +334,14 @@ class SidecarDiff:
     """
 
     def __init__(
-        self, context: Context, report: ScanReport, cache: SidecarCache, differs: Callable[[bytes], None]
+        self, context: Context, plan: Plan, report: ScanReport, cache: SidecarCache, differs: Callable[[bytes], None]
     ) -> None:
+        self._plan = plan
         self._cache = cache
         self._differs = differs
         self._ledger = context.ledger
         self._clock = context.clock
+        self._tree = context.tree
         self._report = report
         self._known = self._ledger.versions.sidecars()
         self._next = next(self._known, None)
@@ -266,7 +358,7 @@ class SidecarDiff:
             if known.stat == seen.stat:
                 return
         self._differs(seen.path)
-        self._changes.append(SidecarChange(seen.path, FileStat(*seen.stat), described_by(seen.path)))
+        self._changes.append(SidecarChange(seen.path, FileStat(*seen.stat)))
 
     def reached(self, until: bytes | None, folder: bytes, *, is_unchanged: bool) -> None:
         """Note that the scan has passed everything before `until`.
@@ -290,7 +382,16 @@ class SidecarDiff:
         while self._next is not None:
             self._missing(self._next.path)
         covered = filter(self._report.covers, self._gone)
-        self._changes += [SidecarChange(path, None, described_by(path)) for path in covered]
+        self._changes += [SidecarChange(path, None) for path in covered if not self._is_back(path)]
+
+    def _is_back(self, path: bytes) -> bool:
+        """Return whether an XMP file is there again: some programs move it away for a moment to write it."""
+        if not (is_xmp_name(path) and self._plan.is_sidecar(path)):
+            return False
+        try:
+            return self._tree.lstat(path) is not None
+        except (FileUnreadable, RootMissing):
+            return True
 
     def flush(self, *, dry_run: bool) -> None:
         """Write the changes so far, or drop them in a dry run."""
@@ -324,7 +425,7 @@ def look_at_sidecar(context: Context, cache: SidecarCache, path: bytes) -> int:
     if stat is not None and context.ledger.versions.sidecar(path) == stat and is_settled(stat, now, _TICK):
         return 0
     cache.forget()
-    return context.ledger.versions.sidecars_changed([SidecarChange(path, stat, described_by(path))], now)
+    return context.ledger.versions.sidecars_changed([SidecarChange(path, stat)], now)
 
 
 def note_sidecar(context: Context, plan: Plan, cache: SidecarCache, path: bytes) -> None:
@@ -334,9 +435,3 @@ def note_sidecar(context: Context, plan: Plan, cache: SidecarCache, path: bytes)
     """
     if plan.is_sidecar(path) and context.ledger.versions.sidecar(path) is None:
         look_at_sidecar(context, cache, path)
-
-
-def described_by(sidecar: bytes) -> bytes | tuple[bytes, bytes]:
-    """Return the path of the file that a sidecar is for, or for a folder's sidecar the range of paths below it."""
-    folder, _, name = sidecar.rpartition(b"/")
-    return below(folder) if name == FOLDER_SIDECAR else sidecar.removesuffix(SUFFIX)

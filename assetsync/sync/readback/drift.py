@@ -1,9 +1,11 @@
 """Find drift: metadata that changed in the tree after the upload, and assets that lie in another folder.
 
 The interface cannot update an asset, so that drift is only reported. Only files that the ledger marks as unread,
-because something changed since they were sent, are compared. Reading their metadata is left to
-`sync.intake.sidecars`.
+because something changed since they were sent, are compared: their metadata, never the sidecar files. Reading their
+metadata is left to `sync.intake.sidecars`.
 """
+
+from functools import partial
 
 from assetsync.config.document.metadata import KINDS
 from assetsync.core.kinds import guess_kind
@@ -99,20 +101,34 @@ class Drift:
         """Return the drift of the metadata, and the digest of the metadata now; raises SidecarError and RootMissing."""
         if row.assetid is None and row.meta_digest is None:
             return None, None
+        if self._was_sent_without_xmp(row, mapping):
+            sentence, digest = self._compared(row, mapping, with_xmp=False)
+            if sentence is None:
+                return None, digest
+        return self._compared(row, mapping, with_xmp=True)
+
+    def _was_sent_without_xmp(self, row: FileRow, mapping: Mapping) -> bool:
+        """Return whether an older release sent the version without its XMP file, which has not changed since."""
+        found = self._sidecars.xmp_file(row.path) if mapping.xmp else None
+        return found is not None and self._ledger.metadata_drift.was_sent_without(row, *found)
+
+    def _compared(self, row: FileRow, mapping: Mapping, *, with_xmp: bool) -> tuple[str | None, str | None]:
+        metadata_of = partial(self._sidecars.metadata_of, row.path, mapping, with_xmp=with_xmp)
+
+        def is_as_sent() -> bool:
+            """Return whether the metadata equals that of the digest, for whichever kind its fields were named."""
+            return any(metadata_of(kind).digest == row.meta_digest for kind in KINDS)
+
         if row.assetid is not None and row.uploaded_at is None:
             # Compare the metadata of an adopted asset with the metadata that its file had when it was adopted.
             # The metadata that the service had at that time is unknown.
-            digest = self._sidecars.metadata_of(row.path, mapping, guess_kind(row.path)).digest
-            differs = row.meta_digest not in (None, digest) and not self._is_as_sent(row, mapping)
+            digest = metadata_of(guess_kind(row.path)).digest
+            differs = row.meta_digest not in (None, digest) and not is_as_sent()
             return _CHANGED_SINCE if differs else None, digest
-        digest = self._sidecars.metadata_of(row.path, mapping, row.filetype).digest
+        digest = metadata_of(row.filetype).digest
         if digest == row.meta_digest:
             return None, digest
-        if not self._is_as_sent(row, mapping):
+        if not is_as_sent():
             return _CHANGED, digest
         # If the service named no kind, nothing shows that the names are wrong.
         return _MISNAMED.format(row.filetype) if row.filetype in KINDS else None, digest
-
-    def _is_as_sent(self, row: FileRow, mapping: Mapping) -> bool:
-        """Return whether the metadata now equals that of the digest, for whichever kind its fields were named."""
-        return any(self._sidecars.metadata_of(row.path, mapping, kind).digest == row.meta_digest for kind in KINDS)

@@ -111,6 +111,37 @@ class LookUp(OperatorRequest):
         return f"{count:,} to be looked up now: the daemon does it, or the next `assetsync reconcile`"
 
 
+@dataclass(frozen=True, slots=True)
+class SendWithoutSidecar(OperatorRequest):
+    """Let the files at `paths` and below these folders be sent although their mapping requires sidecars."""
+
+    verb: ClassVar[str] = "without_sidecar"
+
+    paths: tuple[bytes, ...] = ()
+
+    @classmethod
+    def of(cls, argument: Argument) -> Self:
+        """See `OperatorRequest`."""
+        return cls(paths_of(argument))
+
+    def argument(self) -> dict[str, object]:
+        """See `OperatorRequest`."""
+        return {"paths": hex_of(self.paths)}
+
+    def check(self, ledger: Ledger) -> None:
+        """See `OperatorRequest`."""
+        if not self.paths:
+            hint = "metadata cannot be sent later; `.` is all files"
+            raise UsageError("--without-sidecar needs the paths of files or folders", hint=hint)
+        for path in self.paths:
+            _check_path(ledger, path, send_again=False)
+
+    def run(self, ledger: Ledger, _service: Service, now: float) -> str:
+        """See `OperatorRequest`."""
+        count = sum(ledger.queue.without_sidecar(path, now) for path in self.paths)
+        return f"{count:,} to be sent without a sidecar" if count else "no file waits for its sidecar there"
+
+
 def _check_path(ledger: Ledger, path: bytes, *, send_again: bool) -> None:
     """Raise UsageError for a path that the ledger does not know, or that cannot be sent again."""
     below = next(ledger.reports.files(under=path or None), None)

@@ -13,7 +13,7 @@ from assetsync.core.doubt import MOST_NAMED, UNPROCESSED_PATIENCE
 from assetsync.core.kinds import PATIENCE, PAUSE
 from assetsync.core.names import printable
 from assetsync.core.settled import EMPTY, KEEPS_CHANGING, MOST_CUTS, rest_after, unchanged_for
-from assetsync.ledger.rows import FileRow
+from assetsync.ledger.rows import NO_SIDECAR, FileRow
 from assetsync.model import FileStat
 from assetsync.sync.upload.facts import (
     Absent,
@@ -55,11 +55,13 @@ class Wait:
     """The file is looked at again at `until` (seconds since the epoch); `why` is the sentence for an operator.
 
     `behind`: later files of its size wait with it, because they may be what is being uploaded as that version.
+    `reason` is a word for what is counted apart.
     """
 
     until: float
     why: str
     behind: FileRow | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,27 @@ def _not_being_processed(facts: Facts) -> Decision | Gather | None:
         " `assetsync retry --send-again PATH`"
     )
     return Block("unprocessed", detail)
+
+
+def _still_without_sidecar(facts: Facts) -> Decision | Gather | None:
+    """Let a file that waits for its own sidecar go on waiting; its content was compared before, and is not read."""
+    if facts.row.reason != NO_SIDECAR or not _needs_sidecar(facts):
+        return None
+    if facts.has_sidecar is None:
+        return Gather(Fact.HAS_SIDECAR)
+    return None if facts.has_sidecar else _without_sidecar(facts.now)
+
+
+def _needs_sidecar(facts: Facts) -> bool:
+    return facts.mapping is not None and facts.mapping.needs_sidecar and not facts.row.without_sidecar
+
+
+def _without_sidecar(now: float) -> Wait:
+    detail = (
+        "waits for its own sidecar, YAML or XMP, because its mapping says `sidecars: required`: it is sent when that"
+        " comes; `assetsync retry --without-sidecar PATH` sends it without"
+    )
+    return Wait(now + WELL_WITHIN, detail, reason=NO_SIDECAR)
 
 
 def _of_known_kind(facts: Facts) -> Decision | Gather | None:
@@ -301,8 +324,9 @@ def _described(facts: Facts) -> Decision | Gather | None:
         return Wait(now + sidecars.settles_in, "waits until its sidecar has settled (watch.settle)")
     if sidecars.metadata is None:
         return Block("sidecar", sidecars.mistake)
-    # An empty sidecar was opened but not written yet: it does not count.
-    has_come = sidecars.metadata.has_own and not sidecars.metadata.own_is_empty
+    has_come = sidecars.has_own
+    if not has_come and _needs_sidecar(facts):
+        return _without_sidecar(now)
     waited = now - facts.row.queued_at
     # A file queued in the future was queued by a clock that has since been set back: do not wait.
     may_come = facts.mapping is not None and facts.mapping.sidecars and 0 <= waited < facts.rules.sidecar_wait
@@ -316,6 +340,7 @@ def _described(facts: Facts) -> Decision | Gather | None:
 _RULES: tuple[Callable[[Facts], Decision | Gather | None], ...] = (
     _mapped,
     _rested,
+    _still_without_sidecar,
     _not_being_processed,
     _of_known_kind,
     _there,

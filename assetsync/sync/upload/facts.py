@@ -19,6 +19,7 @@ class Fact(StrEnum):
 
     PAST_UPLOADS = "past uploads"
     LISTING = "listing"
+    HAS_SIDECAR = "has sidecar"
     KIND = "kind"
     DISK = "disk"
     CONTENT = "content"
@@ -142,6 +143,14 @@ class SidecarState:
     mistake: str = ""
     settles_in: float = 0.0
 
+    @property
+    def has_own(self) -> bool:
+        """Whether the file has a sidecar of its own, or one with a mistake.
+
+        An empty one does not count: it was opened and not written yet.
+        """
+        return self.metadata is None or (self.metadata.has_own and not self.metadata.own_is_empty)
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -172,6 +181,7 @@ class Facts:
     settle: float
     past_uploads: Sequence[PastUpload] | None = None
     listing: Listing | None = None
+    has_sidecar: bool | None = None
     kind: KindShown | None = None
     disk: FileStat | Absent | Unreadable | None = None
     content: Content | Changed | MayBeUploadOf | Unreadable | None = None

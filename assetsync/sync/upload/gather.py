@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from assetsync.core.mapping import Mappings
-from assetsync.core.metadata import SUFFIX, folder_sidecars, sidecar_for
+from assetsync.core.metadata import folder_sidecars, own_sidecars, sidecar_for, xmp_names
 from assetsync.core.names import sent_name
 from assetsync.core.sent_texts import digests
 from assetsync.core.settled import is_settled
 from assetsync.errors import FileChanged, FileUnreadable, NotRegular, RootMissing, SidecarError
 from assetsync.ledger.queue import Intent
 from assetsync.ledger.rows import FileRow
+from assetsync.ledger.versions import Versions
 from assetsync.model import Clock, FileStat, Mapping, UploadRequest
 from assetsync.sync.context import Context
 from assetsync.sync.intake.sidecars import Sidecars
@@ -90,8 +91,9 @@ def absent_at(tree: Tree, folder: bytes) -> Absent:
 class SidecarStates:
     """The metadata of files, and the wait for sidecars that were written just now; shared by all workers."""
 
-    def __init__(self, tree: Tree, clock: Clock, sidecars: Sidecars, settle: float) -> None:
+    def __init__(self, tree: Tree, clock: Clock, sidecars: Sidecars, versions: Versions, settle: float) -> None:
         self._tree = tree
+        self._versions = versions
         self._clock = clock
         self._sidecars = sidecars
         self._settle = settle
@@ -106,14 +108,39 @@ class SidecarStates:
         try:
             metadata = self._sidecars.metadata_of(path, mapping, is_alone=is_alone)
         except SidecarError as error:
-            written = [sidecar_for(path), *folder_sidecars(path)]
+            written = [sidecar_for(path), *folder_sidecars(path), *self._xmp_of(path, mapping)]
             return SidecarState(None, str(error), max(map(self._settles_in, written)))
-        written = [sidecar_for(path)] if metadata.has_own else []
+        if mapping.xmp and metadata.xmp is None and (wait := self._comes_back_in(path, mapping)):
+            return SidecarState(metadata, settles_in=wait)
+        written = [*metadata.own]
         # A folder sidecar with a time in the future does not count as being written: every file of the folder would
         # wait.
         if abs(self._clock.now() - metadata.folders_written) < self._settle:
             written += folder_sidecars(path)
         return SidecarState(metadata, settles_in=max(map(self._settles_in, written), default=0.0))
+
+    def _xmp_of(self, path: bytes, mapping: Mapping) -> list[bytes]:
+        """Return the path of the XMP file of a file, if it can be looked at."""
+        try:
+            found = self._sidecars.xmp_file(path) if mapping.xmp else None
+        except SidecarError:
+            return []
+        return [] if found is None else [found[0]]
+
+    def _comes_back_in(self, path: bytes, mapping: Mapping) -> float:
+        """Return the seconds to wait for an XMP file that is gone: some programs move it away for a moment to write it.
+
+        The wait ends when a scan or the watcher has recorded that it is gone, and past `settle`.
+        """
+        folder, _, name = path.rpartition(b"/")
+        known = self._versions.known_xmp([folder + b"/" + each if folder else each for each in xmp_names(name)])
+        if known is None or not self._settle or self._xmp_of(path, mapping):
+            return 0.0
+        steady = self._clock.steady()
+        since, asked = self._since.get(known, (steady, steady))
+        since = steady if steady - asked > self._settle + _WRITTEN_PATIENCE else since
+        self._since[known] = since, steady
+        return max(0.0, since + self._settle - steady)
 
     def _settles_in(self, sidecar: bytes) -> float:
         """Return the seconds until a sidecar is settled; 0 if no wait is needed, or past the time-out."""
@@ -167,7 +194,7 @@ class Gathering:
         self._opened_at = 0.0
         self._sidecar_changes = 0
 
-    def gather(self, fact: Fact) -> None:
+    def gather(self, fact: Fact) -> None:  # noqa: C901 - a case for each fact
         """Add a fact. Raise ReadStopped, and the errors of `Preparer.prepare`."""
         facts, row = self._facts, self._facts.row
         try:
@@ -177,6 +204,9 @@ class Gathering:
                 case Fact.LISTING:
                     self._sources.folder_listing.ensure(row.destfolderid)
                     facts.listing = self._sources.folder_listing.shows_of(row)
+                case Fact.HAS_SIDECAR:
+                    assert facts.mapping is not None, "a file without a mapping needs no sidecar"
+                    facts.has_sidecar = self._sources.sidecar_states.of(row.path, facts.mapping).has_own
                 case Fact.KIND:
                     facts.kind = self._kind()
                 case Fact.DISK:
@@ -235,9 +265,10 @@ class Gathering:
         assert mapping is not None, "a file without a mapping is not looked at"
         self._sidecar_changes, self._opened_at = self._sidecars.cache.changes, self._context.clock.steady()
         # Hashing a large file may take minutes: look for its sidecar only after that.
-        suffix = SUFFIX if mapping.sidecars and row.size <= SMALL else b""
+        name, endings = row.path.rpartition(b"/")[2], self._ledger.versions.xmp_endings()
+        beside = own_sidecars(name, mapping, endings) if row.size <= SMALL else ()
         try:
-            self._file = self._tree.open(row.path, sidecar_suffix=suffix)
+            self._file = self._tree.open(row.path, beside=beside)
         except NotRegular:
             return Absent.FILE
         except FileUnreadable as error:

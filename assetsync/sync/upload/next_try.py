@@ -91,8 +91,8 @@ def _upload(row: FileRow, waits: Waits) -> NextTry:
 def _decided(row: FileRow, due: float, waits: Waits) -> NextTry:
     """Return what would become of a version if its turn came now."""
     match waits.preview and waits.preview.of(row):
-        case Wait(until, why):
-            return NextTry(max(due, until), "waits", why)
+        case Wait(until, why, reason=reason):
+            return NextTry(max(due, until), reason or "waits", why, is_timed=reason is None)
         case Block(reason, detail):
             return NextTry(due, reason, f"it will be blocked: {printable(detail)}")
         case _:

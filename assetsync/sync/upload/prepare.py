@@ -47,7 +47,7 @@ class Preparer:
         self._folder_listing = folder_listing
         self._rules = rules
         self.dedupe = Dedupe(context, folder_listing)
-        sidecar_states = SidecarStates(context.tree, context.clock, sidecars, rules.settle)
+        sidecar_states = SidecarStates(context.tree, context.clock, sidecars, context.ledger.versions, rules.settle)
         self._sources = Sources(context, sidecars, folder_listing, self.dedupe, kinds, sidecar_states)
 
     def is_listed(self, destfolderid: str) -> bool:
@@ -88,8 +88,8 @@ class Preparer:
         match decision:
             case Wait(until, why, behind) if behind is not None:
                 queue.postpone_behind(row, behind, now, until - now, why)
-            case Wait(until, why):
-                queue.postpone(row.id, until, why)
+            case Wait(until, why, reason=reason):
+                queue.postpone(row.id, until, why, reason)
                 bound.debug("waits", why=why)
             case Block(reason, detail, due_at):
                 queue.block(row.id, reason, detail, now, due_at=due_at)

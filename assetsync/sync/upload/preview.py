@@ -38,7 +38,7 @@ class Preview:
         self._clock = clock
         self._mappings = mappings
         self._rules = rules
-        self._sidecar_states = SidecarStates(tree, clock, sidecars, rules.settle)
+        self._sidecar_states = SidecarStates(tree, clock, sidecars, ledger.versions, rules.settle)
 
     def of(self, row: FileRow) -> Decision | Gather:
         """Return the decision on a file; Gather if its content decides whether it is sent."""
@@ -55,7 +55,7 @@ class Preview:
             stat = self._tree.lstat(path) or stat
         return self.of(FileRow.unsaved(path, stat, destfolderid, self._clock.now()))
 
-    def _gather(self, fact: Fact, facts: Facts) -> bool:
+    def _gather(self, fact: Fact, facts: Facts) -> bool:  # noqa: C901 - a case for each fact
         """Add a fact; return False if it would have to be read from the file or the service."""
         row, mapping = facts.row, facts.mapping
         assert mapping is not None, "no fact is needed on a file without a mapping"
@@ -65,6 +65,8 @@ class Preview:
                     facts.past_uploads = self._ledger.queue.uploads_of(row)
                 case Fact.LISTING:
                     facts.listing = Listing()
+                case Fact.HAS_SIDECAR:
+                    facts.has_sidecar = self._sidecar_states.of(row.path, mapping).has_own
                 case Fact.KIND:
                     # Only the process that sends knows which file goes first.
                     facts.kind = KindShown()

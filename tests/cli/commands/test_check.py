@@ -22,6 +22,7 @@ from assetsync.cli.entry import program
 from assetsync.cli.finding import Level
 from assetsync.sandbox import FaultKind, FaultRule
 from tests.cli.conftest import KEY, PAPERS, PHOTOS
+from tests.core.test_xmp import packet
 
 ROOT = Path(__file__).parents[3]
 KEYS = {"what", "level", "detail", "help", "message", "fix"}
@@ -354,6 +355,26 @@ def test_files_of_other_programs_are_not_sent(site, name):
     site.write("a.jpg")
     site.write(name)
     assert "by extension: .jpg 1 file" in site.run("check").out
+
+
+def test_xmp_mistake_is_reported_with_line(site):
+    site.write("a.jpg")
+    site.write("a.xmp", b"<x>\n")
+    out = site.run("check").out
+    assert "1 file and 1 sidecar in" in out
+    assert "warning  sidecar: photos/a.xmp, line 2, column 1: it ends before" in out
+
+
+def test_comma_in_a_keyword_is_shown(site):
+    site.write("a.jpg")
+    site.write("a.xmp", packet("<dc:subject><rdf:Bag><rdf:li>Bern, CH</rdf:li></rdf:Bag></dc:subject>"))
+    assert "photos/a.xmp: a keyword holds a comma" in site.run("check").out
+
+
+def test_xmp_files_taken_back_are_named(site):
+    assert "takes XMP files back" not in site.run("check").out
+    site.configure(more="ignore: ['!*.xmp']")
+    assert "ok       xmp: photos: `ignore` takes XMP files back" in site.run("check").out
 
 
 def test_yml_beside_a_file_is_a_warning(site):

@@ -4,6 +4,7 @@ import time
 
 from assetsync.sandbox import FaultKind, FaultRule, Operation
 from tests.cli.conftest import PHOTOS
+from tests.core.test_xmp import packet
 
 
 def test_broken_sidecar_is_foreseen(site):
@@ -25,6 +26,31 @@ def test_asset_id_stands_for_its_file(site):
         assert (found.code, found.only["path"]) == (0, "photos/a.jpg")
     unknown = site.run("explain", "0" * 32)
     assert (unknown.code, "the ledger knows no file 000" in unknown.err) == (2, True)
+
+
+def test_level_of_each_field_is_named(site):
+    site.write("a.jpg", b"content")
+    site.write("a.xmp", packet("<dc:description>of the XMP file</dc:description><dc:subject>boat</dc:subject>"))
+    site.write("a.jpg.yaml", b"keywords: [own]\nlocation: Bern")
+    site.nowhere()
+    site.run("reconcile", "--wait", "0s")
+    found = site.run("explain", "photos/a.jpg", "--json").objects[0]
+    assert found["sidecars"] == ["photos/a.xmp", "photos/a.jpg.yaml"]
+    assert found["metadata_from"] == {
+        "img_description": "photos/a.xmp",
+        "img_keywords": "photos/a.jpg.yaml",
+        "location": "photos/a.jpg.yaml",
+    }
+    assert "img_description = of the XMP file (from photos/a.xmp)" in site.run("explain", "photos/a.jpg").out
+
+
+def test_xmp_file_shows_what_it_describes(site):
+    site.write("a.jpg", b"content")
+    site.write("a.xmp", packet("<dc:description>of the XMP file</dc:description>"))
+    site.nowhere()
+    site.run("reconcile", "--wait", "0s")
+    found = site.run("explain", "photos/a.xmp", "--json").objects[0]
+    assert (found["reason"], found["describes"], found["sets"]) == ("sidecar", "photos/a.*", ["description"])
 
 
 def test_interrupted_upload_is_not_on_its_way(site):

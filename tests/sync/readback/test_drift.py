@@ -31,8 +31,8 @@ def after_reading(world, monkeypatch, path: bytes, act) -> None:
     """Let something happen once, after the metadata of a file was read and before it is noted."""
     sidecars, told = world.site.sidecars, world.site.sidecars.metadata_of
 
-    def read(of, mapping, kind=None):
-        said = told(of, mapping, kind)
+    def read(of, mapping, kind=None, **given):
+        said = told(of, mapping, kind, **given)
         if of == path:
             monkeypatch.setattr(sidecars, "metadata_of", told)
             act()
