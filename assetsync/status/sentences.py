@@ -337,6 +337,9 @@ def quoted(path: bytes) -> str:
 
 def about(row: FileRow, text: str) -> str:
     """Return a text about a file for people; the commands in it name the file in place of PATH."""
+    # A grave accent in the name would end the command.
+    if b"`" in row.path:
+        return printable(text)
     return _PLACE.sub(lambda found: found[1] + quoted(row.path), printable(text))
 
 
