@@ -52,7 +52,6 @@ def _full(name: str) -> str:
 _SOURCES = {
     "dc:description": ("dc:description", "tiff:ImageDescription"),
     "photoshop:DateCreated": ("photoshop:DateCreated", "exif:DateTimeOriginal", "xmp:CreateDate"),
-    "lr:hierarchicalSubject": ("lr:hierarchicalSubject", "digiKam:TagsList"),
 }
 _PLAIN = (
     *("dc:title", "dc:rights", "photoshop:Headline", "photoshop:Credit", "xmp:Label"),
