@@ -58,9 +58,15 @@ class PathSearch:
     def step(self) -> bool:
         """Add the next rows to the index; return whether there may be more of them. Raise LedgerError."""
         runs: list[_Run] = []
-        while self._store.moved:
-            sql = "SELECT id, path FROM files WHERE id = ?"
-            runs.append(self._pairs(sql, self._store.moved.popleft()))
+        moved = self._store.moved
+        if len(moved) == moved.maxlen:
+            # Older ones were dropped, and the index lacks their paths: begin again.
+            moved.clear()
+            self.close()
+        while moved:
+            runs.append(self._pairs("SELECT id, path FROM files WHERE id = ?", moved[0]))
+            # Only now: the ledger may not have answered.
+            moved.popleft()
         rows = self._pairs("SELECT id, path FROM files WHERE id > ? ORDER BY id LIMIT ?", self._indexed, _STEP)
         runs += [rows[start : start + _RUN] for start in range(0, len(rows), _RUN)]
         with self._lock:

@@ -332,6 +332,9 @@ def is_command(row: FileRow) -> bool:
 def quoted(path: bytes) -> str:
     """Return a path quoted for a shell command; a path that `printable` changes is for reading only."""
     text = printable(path)
+    if text.startswith("-"):
+        # A command would take it for an option.
+        text = f"./{text}"
     return "'" + text.replace("'", "'\\''") + "'" if set(text) - _PLAIN else text
 
 
