@@ -5,7 +5,6 @@ from contextlib import closing
 
 import pytest
 
-from assetsync.core.backoff import WELL_WITHIN
 from assetsync.core.doubt_grace import STORED_BY_NOW
 from assetsync.core.outcome import Reply
 from assetsync.errors import BadAnswer, ServiceRefused
@@ -151,7 +150,7 @@ def test_a_sample_is_asked_for_once_a_round(make_world):
     world.service.searches.clear()
     world.site.resolver.step()
     asked = [request.searchfor for request in world.service.searches]
-    assert (asked.count("sample.jpg"), asked.count("%")) == (1, 3)
+    assert (asked.count("sample.jpg"), asked.count("%")) == (1, 6)
 
 
 def test_short_runs_far_apart_end_a_doubt(lagging):
@@ -334,8 +333,7 @@ def test_crash_found_much_later_waits_half_a_day(world, clock, jump):
     world.live(30)
     assert len(world.service.posts) == 1
     clock.advance(60)
-    # The last pause was that of the longer grace.
-    world.live(WELL_WITHIN + 2 * GRACE)
+    world.live(2 * GRACE)
     assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 2)
 
 
@@ -369,8 +367,7 @@ def with_another_key(world) -> None:
 
 
 def with_a_gap(world) -> None:
-    # Half of the 300 seconds that the upload needs is no gap.
-    world.clock.advance(151)
+    world.clock.advance(GRACE / 2 + 1)
     world.restart()
 
 
