@@ -79,8 +79,8 @@ class FilePage:
             "words": words_of(row),
             "means": meaning_of(row, due),
             "on_disk": None if row.wanted is Wanted.YES else row.wanted,
-            "why": None if error is None else coded(runnable(shown(about(row, error)))),
-            "next": None if due is None else coded(runnable(shown(next_try_text(due, now)))),
+            "why": None if error is None else _sentence(row, error),
+            "next": None if due is None else _sentence(row, next_try_text(due, now)),
             "help": _help(row) if is_blocked else None,
             "differences": [shown(each) for each in differences],
             "size": amount(row.size),
@@ -106,6 +106,10 @@ class FilePage:
     def _mapping_of(self, path: bytes) -> str | None:
         position = None if path.startswith(b"/") else self._mappings.for_directory(path.rpartition(b"/")[0])
         return None if position is None else shown(self._mappings.all[position].path or b".")
+
+
+def _sentence(row: FileRow, text: str) -> Markup:
+    return coded(redact(runnable(about(row, text))))
 
 
 def _help(row: FileRow) -> Markup:
