@@ -233,7 +233,7 @@ def _read_sidecars(config: SiteConfig, mapping: Mapping, path: bytes, kinds: Kin
                 report.lines.append(f"kind: {report.kind}, {_KIND_FROM[report.kind_from]}")
             report.metadata = dict(merged.fields)
             report.lines += [
-                f"metadata: {printable(key)} = {printable(value)} ({_level(report.origins.get(key))})"
+                f"metadata: {printable(key)} = {printable(value)} ({_level(report.origins.get(key), folder)})"
                 for key, value in report.metadata.items()
             ]
             return report
@@ -265,8 +265,9 @@ def _read_sidecars(config: SiteConfig, mapping: Mapping, path: bytes, kinds: Kin
     return report
 
 
-def _level(sidecar: bytes | None) -> str:
-    return "from the mapping" if sidecar is None else f"from {printable(sidecar)}"
+def _level(sidecar: bytes | None, folder: bytes) -> str:
+    """Return where a field comes from; a sidecar in the file's own folder is named without it."""
+    return "from the mapping" if sidecar is None else f"from {printable(sidecar.removeprefix(folder + b'/'))}"
 
 
 def _below(ledger: Ledger, folder: bytes, *, is_there: bool) -> dict[str, int] | None:
