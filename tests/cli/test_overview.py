@@ -97,7 +97,7 @@ def test_json_has_a_line_for_each_site(mixed):
 
 def test_brief_of_all_is_one_line(mixed):
     code, out, _ = mixed("--all", "--brief")
-    assert (code, out) == (2, "4 sites: 2 unknown (new, odd), 1 need a person (worse), 1 in sync\n")
+    assert (code, out) == (2, "4 sites: 2 unknown (new, odd), 1 in need of a person (worse), 1 in sync\n")
     for name in ("new", "odd"):
         (mixed.folder / f"{name}.yaml").unlink()
     assert mixed("--all", "--brief")[0] == 1
@@ -141,10 +141,12 @@ def test_pages_are_shown_or_why_not(server, site):
         held[-1].runs.note_page(page._replace(start=held[-1].start_no))
     _, out, _ = server("--all")
     _, taken, _ = server("--site", "taken")
+    _, brief, _ = server("--all", "--brief")
     for ledger in held:
         ledger.close()
     lines = out.splitlines()
     assert first_words(out) == ["taken", "free"], "files are mirrored, but a person wants to know"
+    assert brief == "2 sites: 1 in sync without a page (taken), 1 in sync\n"
     assert lines[0].split()[1] == "-"
     assert "no page: 0.0.0.0:9464: Address already in use" in lines[0]
     assert lines[1].split()[1] == "http://127.0.0.1:9470/"
