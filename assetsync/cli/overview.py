@@ -192,7 +192,7 @@ def _summary(sites: list[Site]) -> str:
     counted = (
         (0, "unknown"),
         (1, "in need of a person"),
-        (2, "in progress"),
+        (2, "not in sync"),
         (3, "in sync without a page"),
         (4, "in sync"),
     )

@@ -20,7 +20,7 @@ from assetsync.cli import options
 from assetsync.cli.commands.schema import schema
 from assetsync.cli.entry import run
 from assetsync.ledger.ledger import open_ledger
-from assetsync.ledger.runs import PageAddress
+from assetsync.ledger.runs import PageAddress, Unsettled
 
 
 @pytest.fixture
@@ -103,6 +103,16 @@ def test_brief_of_all_is_one_line(mixed):
     assert mixed("--all", "--brief")[0] == 1
     (mixed.folder / "worse.yaml").unlink()
     assert mixed("--all", "--brief")[:2] == (0, "1 site: 1 in sync\n")
+
+
+def test_brief_of_all_counts_what_is_not_in_sync(server, site):
+    """Its process is paused, or none runs: it is not "in progress"."""
+    site.write("a.jpg")
+    path = install(server, site, "waiting")
+    with closing(open_ledger(path)) as ledger:
+        ledger.runs.note_unsettled(Unsettled(1))
+    assert "No process is running" in server("--all")[1]
+    assert server("--all", "--brief")[:2] == (0, "1 site: 1 not in sync (waiting)\n")
 
 
 def test_brief_exits_with_1_for_a_person(mixed):
