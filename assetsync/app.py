@@ -14,7 +14,7 @@ from assetsync.config.models import SiteConfig
 from assetsync.config.schedule import Interval
 from assetsync.core.backoff import WELL_WITHIN
 from assetsync.core.mapping import Plan
-from assetsync.core.read_back import INDEX_LAG, Waits
+from assetsync.core.read_back import INDEX_LAG, ReadBackWaits
 from assetsync.core.settled import HOUR, KEEPS_CHANGING
 from assetsync.errors import ServiceElsewhere, ServiceError
 from assetsync.ledger.ledger import Ledger
@@ -297,7 +297,7 @@ def build(
         verifier=Verifier(
             context,
             health_check,
-            waits=Waits(
+            waits=ReadBackWaits(
                 longest=min(verify.seconds, WELL_WITHIN) if isinstance(verify, Interval) else 300.0,
                 # The indexer asks for an asset only after the database has shown it.
                 index_lag=min(INDEX_LAG, indexer.interval or INDEX_LAG),

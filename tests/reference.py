@@ -100,7 +100,8 @@ def default(path: str, field: FieldInfo) -> str:
     if isinstance(value, Listen):
         return f"`{value.host}:{value.port}`"
     if isinstance(value, bool):
-        return "`yes`" if value else "`no`"
+        words = ("off", "on") if kind(field).startswith("on, off") else ("no", "yes")
+        return f"`{words[value]}`"
     if path.endswith("_share"):
         return f"`{value:.0%}`"
     if isinstance(value, float):

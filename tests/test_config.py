@@ -555,7 +555,7 @@ MISTAKES = [
     (SMALLEST + "    ignore: ['a\\']\n", "line 9: folders[0].ignore: it holds an invalid pattern: write patterns as i"),
     (SMALLEST + "ignore: ['[a']\n", "line 9: ignore: it holds a pattern that matches nothing: remove it"),
     (SMALLEST + "ignore: ['#a']\n", "line 9: ignore: it holds a pattern that matches nothing: remove it; to match a n"),
-    (SMALLEST + "    sidecars: maybe\n", "line 9: folders[0].sidecars: it must be yes or no: write true or false"),
+    (SMALLEST + "    sidecars: maybe\n", "line 9: folders[0].sidecars: it must be on, off or required: wri"),
     (SMALLEST + "    upload: {skip_event: [on_foo]}\n", "line 9: folders[0].upload.skip_event: it holds an unknown ev"),
     (SMALLEST + "    upload: {emailto: me}\n", "line 9: folders[0].upload.emailto: it is not an e-mail address: write"),
     (SMALLEST + "    upload: {redirectto: x}\n", "line 9: folders[0].upload.redirectto: it must begin with https:// o"),
@@ -943,7 +943,8 @@ def test_the_example_loads_as_it_is():
 def test_example_loads_with_comments_enabled(make_file):
     text, count = re.subn(r"(?m)^( *)#([a-z_]+: )", r"\1\2", EXAMPLE.read_text())
     config = load_config(make_file(text), {})
-    assert count == 12
+    assert count == 14
+    assert (config.folders[0].xmp, config.service.xmp_fields["photoshop:City"]) == (False, "location")
     assert config.folders[0].settle == 600.0
     assert config.service.asset_url == "https://dam.example.com/razuna/index.cfm?fa=c.asset&id={assetid}"
     assert config.service.proxy == "http://proxy.example.com:3128"

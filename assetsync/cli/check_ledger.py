@@ -4,17 +4,14 @@ Nothing is changed. Printing is left to `check`.
 """
 
 import os
-import shlex
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from assetsync.cli.daemon_user import systemd_makes_folder
-from assetsync.cli.entry import run_as
+from assetsync.cli.daemon_user import check_as, systemd_makes_folder
 from assetsync.cli.finding import Finding, Level, of_error
-from assetsync.cli.options import option_for
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
 from assetsync.core.brakes import released_by
@@ -55,7 +52,7 @@ def _unopened(config: SiteConfig, error: LedgerError) -> Finding:
     """Return the finding about a ledger that cannot be read, or is not there yet."""
     path = config.ledger
     if isinstance(error, LedgerDenied):
-        return Finding("ledger", Level.ERROR, error.message, _as_owner(config, error.owner))
+        return Finding("ledger", Level.ERROR, error.message, check_as(error.owner, config))
     if not isinstance(error, LedgerMissing):
         return of_error("ledger", error)
     if not path.parent.is_dir():
@@ -96,20 +93,13 @@ def _user(config: SiteConfig) -> Iterator[Finding]:
     except OSError:
         # There is no ledger yet, or its error is reported.
         return
-    if user == 0:
-        # Root reads as the owner (`check._tree`).
-        return
-    if owner != user:
+    # Root reads the tree with the owner's rights (`check._tree`).
+    if user not in (0, owner):
         message = (
             f"the ledger belongs to the user {user_name(owner)}, and this is {user_name(user)}: files that"
             f" {user_name(owner)} cannot read are not reported here"
         )
-        yield Finding("user", Level.WARNING, message, _as_owner(config, owner))
-
-
-def _as_owner(config: SiteConfig, owner: int) -> str:
-    words = ["check", *([] if config.file is None else shlex.split(option_for(config.file, {})))]
-    return f"run it as its user, which root can: {run_as(owner, words)}"
+        yield Finding("user", Level.WARNING, message, check_as(owner, config))
 
 
 def _mappings(config: SiteConfig, ledger: Ledger) -> Iterator[Finding]:

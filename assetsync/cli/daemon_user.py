@@ -5,12 +5,14 @@ What to look at is left to the callers.
 
 import os
 import pwd
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from assetsync.cli import options
+from assetsync.cli.entry import run_as
 from assetsync.config import SiteConfig
 
 _OF_THE_UNITS = "assetsync"
@@ -100,3 +102,9 @@ def can_act_as(user: User) -> bool:
             return all(os.access(file, os.R_OK, effective_ids=True) for file in (os.__file__, __file__))
     except OSError:
         return False
+
+
+def check_as(user: int, config: SiteConfig) -> str:
+    """Return the advice to run `check` as another user, with the line for root's shell."""
+    words = ["check", *([] if config.file is None else shlex.split(options.option_for(config.file, {})))]
+    return f"run it as its user, which root can: {run_as(user, words)}"

@@ -34,13 +34,12 @@ INDEX_LAG = 60.0
 _UNKNOWN_WAIT = 10.0
 _LEAST_PAUSE = 0.5
 _GATHER = 5.0
-_LEAST_PAUSE = 0.5
-_INDEX_LOOKS = (15.0, 65.0)
-"""Seconds after an upload at which the index is searched for it again, if a look came in the first half of them."""
+_INDEX_LOOKS = (1 / 4, 13 / 12)
+"""When the index is searched again for an upload, in parts of its lag after the upload: at 15 and 65 seconds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class ReadBackWaits:
     """How long reading back waits, in seconds.
 
     `longest`: at most between two looks at an asset · `index_lag`: how far the index may be behind an upload ·
@@ -128,7 +127,8 @@ def next_look(waited: float, longest: float, lag: float = 0.0) -> float:
     """
     if waited < 0:
         return min(_UNKNOWN_WAIT, longest)
-    looks = (lag / 4, lag * 13 / 12)
+    looks = (part * lag for part in _INDEX_LOOKS)
+    # A look is left out if this one comes in its second half.
     following = next((at - waited for at in looks if waited <= at / 2), waited / 3)
     return min(max(_LEAST_PAUSE, following), longest)
 

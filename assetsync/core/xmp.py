@@ -27,6 +27,9 @@ MAX_XMP_BYTES = 10_000_000
 MAX_DEPTH = 100
 """Most elements around an element. Nested settings of real programs need about 20."""
 
+MAX_KEPT = 20_000
+"""Most elements of all properties that are kept together. A picture has some hundred keywords at most."""
+
 _SPACES = {
     "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
     "xml": "http://www.w3.org/XML/1998/namespace",
@@ -52,7 +55,6 @@ def _full(name: str) -> str:
 _SOURCES = {
     "dc:description": ("dc:description", "tiff:ImageDescription"),
     "photoshop:DateCreated": ("photoshop:DateCreated", "exif:DateTimeOriginal", "xmp:CreateDate"),
-    "lr:hierarchicalSubject": ("lr:hierarchicalSubject", "digiKam:TagsList"),
 }
 _PLAIN = (
     *("dc:title", "dc:rights", "photoshop:Headline", "photoshop:Credit", "xmp:Label"),
@@ -125,8 +127,8 @@ def parse_xmp(pieces: Iterable[bytes], path: str, language: str) -> Xmp:
         _fail(path, problem, line if size else 0, column, "save it again in the program that wrote it")
     except DefusedXmlException:
         _fail(path, "it holds a DTD, which is refused", *_place(parser), "remove the line that begins with <!DOCTYPE")
-    except _TooDeepError:
-        _fail(path, f"its elements are nested more than {MAX_DEPTH} deep", *_place(parser), "check that this is XMP")
+    except _TooMuchError as exc:
+        _fail(path, str(exc), *_place(parser), "check that this is XMP")
     except (LookupError, ValueError):
         _fail(path, "it is in an encoding that cannot be read", *_place(parser), "save it as UTF-8")
     if not reader.has_rdf:
@@ -151,8 +153,8 @@ def _place(parser: DefusedXMLParser) -> tuple[int, int]:
     return expat.CurrentLineNumber, expat.CurrentColumnNumber
 
 
-class _TooDeepError(Exception):
-    """The elements are nested too deep."""
+class _TooMuchError(Exception):
+    """The file exceeds a limit, which the message names."""
 
 
 @dataclass(slots=True)
@@ -178,6 +180,7 @@ class _Reader:
     def __init__(self) -> None:
         self.has_rdf = False
         self.found: dict[str, list[_Node]] = {}
+        self._kept = 0
         self._depth = 0
         self._rdf_depth = 0
         self._is_described = False
@@ -186,10 +189,10 @@ class _Reader:
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise _TooDeepError
+            raise _TooMuchError(f"its elements are nested more than {MAX_DEPTH} deep")
         below_rdf = self._depth - self._rdf_depth if self._rdf_depth else 0
         if self._open:
-            node = _Node(tag, attributes)
+            node = self._node(tag, attributes)
             self._open[-1].children.append(node)
             self._open.append(node)
         elif tag == _RDF and not self._rdf_depth:
@@ -198,9 +201,15 @@ class _Reader:
             self._is_described = tag == _DESCRIPTION
             if self._is_described:
                 for name in _KEPT & attributes.keys():
-                    self.found.setdefault(name, []).append(_Node(name, texts=[attributes[name]]))
+                    self.found.setdefault(name, []).append(self._node(name, {}, attributes[name]))
         elif below_rdf == 2 and self._is_described and tag in _KEPT:  # noqa: PLR2004 - a property of a description
-            self._open.append(_Node(tag, attributes))
+            self._open.append(self._node(tag, attributes))
+
+    def _node(self, tag: str, attributes: Mapping[str, str], *texts: str) -> _Node:
+        self._kept += 1
+        if self._kept > MAX_KEPT:
+            raise _TooMuchError(f"its properties hold more than {MAX_KEPT:,} elements")
+        return _Node(tag, attributes, [*texts])
 
     def data(self, text: str) -> None:
         if self._open:

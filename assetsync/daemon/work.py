@@ -225,7 +225,7 @@ class Work:
             log.warning("the root is there again")
         self._bell.ring()
         self._unread.set()
-        if self._ledger.queue.counts(self._clock.now())[0] == self._ledger.reports.waiting_for_sidecar_in_all()[0]:
+        if self._ledger.queue.counts(self._clock.now())[0] == self._ledger.reports.count_waiting_for_sidecar()[0]:
             self._site.brakes.queue_is_empty()
         log.info(
             "scanned",

@@ -45,6 +45,8 @@ folders:
   - path: documents
     destfolderid: "{documents}"
 watch: {{settle: 200ms}}
+# The sandbox indexes within a second: reading back waits no longer than that for the index.
+schedule: {{index: 1s}}
 """
 
 

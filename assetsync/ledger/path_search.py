@@ -58,9 +58,15 @@ class PathSearch:
     def step(self) -> bool:
         """Add the next rows to the index; return whether there may be more of them. Raise LedgerError."""
         runs: list[_Run] = []
-        while self._store.moved:
-            sql = "SELECT id, path FROM files WHERE id = ?"
-            runs.append(self._pairs(sql, self._store.moved.popleft()))
+        moved = self._store.moved
+        if len(moved) == moved.maxlen:
+            # Older ones were dropped, and the index lacks their paths: begin again.
+            moved.clear()
+            self.close()
+        while moved:
+            runs.append(self._pairs("SELECT id, path FROM files WHERE id = ?", moved[0]))
+            # Only now: the ledger may not have answered.
+            moved.popleft()
         rows = self._pairs("SELECT id, path FROM files WHERE id > ? ORDER BY id LIMIT ?", self._indexed, _STEP)
         runs += [rows[start : start + _RUN] for start in range(0, len(rows), _RUN)]
         with self._lock:
@@ -81,7 +87,7 @@ class PathSearch:
         wanted = folded(text[:LONGEST])
         needle = wanted if len(wanted) >= _TRIGRAM else f"/{wanted}"
         is_present: dict[bytes, bool] = {}
-        searched, newest = self.reach()
+        searched, newest = self._reach()
         is_all = newest - searched <= _STEP
         for number, (first, last) in enumerate(self._runs(needle, searched, newest)):
             if number == _MOST_RUNS or len(is_present) > _MOST_PATHS:
@@ -96,14 +102,19 @@ class PathSearch:
         files = [version for path in paths[:limit] for version in self._reports.of_path(path, 1)]
         return Found(files, max(0, len(paths) - limit), is_all)
 
-    def reach(self) -> tuple[int, int]:
-        """Return the id up to which the rows are in the index, and the greatest id of the ledger."""
-        return self._indexed, int(self._store.value("SELECT COALESCE(MAX(id), 0) FROM files"))
+    def covered(self) -> float:
+        """Return the share of the rows that a search covers, 0 to 1; the newest rows need no index."""
+        searched, newest = self._reach()
+        return 1.0 if newest - searched <= _STEP else searched / newest
 
     def close(self) -> None:
         """Drop the index."""
         with self._lock:
             self._drop()
+
+    def _reach(self) -> tuple[int, int]:
+        """Return the id up to which the rows are in the index, and the greatest id of the ledger."""
+        return self._indexed, int(self._store.value("SELECT COALESCE(MAX(id), 0) FROM files"))
 
     def _runs(self, needle: str, searched: int, newest: int) -> Iterator[tuple[int, int]]:
         """Yield the first and last ids of the runs that may match, the newest first."""

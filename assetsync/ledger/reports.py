@@ -189,7 +189,7 @@ class Reports:
         sql = f"SELECT destfolderid FROM folders WHERE {HELD} AND hold_reason NOT IN {PASSING}"
         held = sum(folders.get(row[0], {}).get(State.QUEUED, 0) for row in self._store.rows(sql, now))
         found = {state: count for state, count in states.items() if count}
-        waiting, waiting_bytes = self.waiting_for_sidecar_in_all() if states[State.QUEUED] else (0, 0)
+        waiting, waiting_bytes = self.count_waiting_for_sidecar() if states[State.QUEUED] else (0, 0)
         return Counts(
             found,
             bytes_verified=sizes[State.VERIFIED],
@@ -200,7 +200,7 @@ class Reports:
             waiting_for_sidecar=waiting,
         )
 
-    def waiting_for_sidecar_in_all(self) -> tuple[int, int]:
+    def count_waiting_for_sidecar(self) -> tuple[int, int]:
         """Return the number and the size in bytes of the queued files that wait for their own sidecars."""
         ((count, size),) = self._store.rows(
             f"SELECT COUNT(*), COALESCE(SUM(size), 0) FROM files WHERE {WAITS_FOR_SIDECAR}"

@@ -213,6 +213,16 @@ NO_SIDECAR = "no_sidecar"
 WAITS_FOR_SIDECAR = f"state = 'queued' AND wanted = 'yes' AND reason = '{NO_SIDECAR}'"
 """SQL condition for these files; the same words as in the index `files_no_sidecar`."""
 
+SENT_WITH_XMP = (
+    "(files.id > (SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'xmp_after_file')"
+    " OR EXISTS (SELECT 1 FROM attempts a WHERE a.file_id = files.id"
+    "   AND a.id > (SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'xmp_after_attempt')))"
+)
+"""SQL condition for versions that a release which reads XMP files queued or sent.
+
+Only for a ledger that an older release filled: in others it is NULL.
+"""
+
 NEW_SPAN = "grace_boot = NULL, rounds = 0"
 """SQL assignments of an attempt whose answered look-ups no longer count; the time of its first look-up is kept."""
 
@@ -326,14 +336,6 @@ def apply(conn: sqlite3.Connection, file_id: int, event: Event, now: float, **ch
     if row is None:
         raise row_missing(file_id)
     return move(conn, row, event, now, open_attempt=bool(row["open"]), **changes)
-
-
-SENT_WITH_XMP = (
-    "(files.id > (SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'xmp_after_file')"
-    " OR EXISTS (SELECT 1 FROM attempts a WHERE a.file_id = files.id"
-    "   AND a.id > (SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'xmp_after_attempt')))"
-)
-"""SQL condition for versions that a release sent, or adopted, which read XMP files; in a ledger of an older release."""
 
 
 def retry_where(conn: sqlite3.Connection, where: str, values: Sequence[Any], now: float) -> int:

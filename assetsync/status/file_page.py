@@ -21,7 +21,7 @@ from assetsync.model import NextTry, State, Wanted
 from assetsync.status.file_sentences import INTERRUPTED, MEANS, attempt_line, error_of, next_try_text
 from assetsync.status.find import named, shown, state_words
 from assetsync.status.page import coded
-from assetsync.status.sentences import quoted, step_for
+from assetsync.status.sentences import about, quoted, step_for
 from assetsync.status.shell import Shell, ago
 from assetsync.status.site_status import Level
 from assetsync.text import amount, runnable
@@ -80,8 +80,8 @@ class FilePage:
             "words": state_words(row.state),
             "means": INTERRUPTED if is_interrupted else MEANS[row.state],
             "on_disk": None if row.wanted is Wanted.YES else row.wanted,
-            "why": None if error is None else coded(runnable(shown(error))),
-            "next": None if due is None else coded(runnable(shown(next_try_text(due, now)))),
+            "why": None if error is None else _sentence(row, error),
+            "next": None if due is None else _sentence(row, next_try_text(due, now)),
             "help": _help(row) if is_blocked else None,
             "differences": [shown(each) for each in differences],
             "size": amount(row.size),
@@ -107,6 +107,10 @@ class FilePage:
     def _mapping_of(self, path: bytes) -> str | None:
         position = None if path.startswith(b"/") else self._mappings.for_directory(path.rpartition(b"/")[0])
         return None if position is None else shown(self._mappings.all[position].path or b".")
+
+
+def _sentence(row: FileRow, text: str) -> Markup:
+    return coded(redact(runnable(about(row, text))))
 
 
 def _help(row: FileRow) -> Markup:

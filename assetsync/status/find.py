@@ -12,6 +12,7 @@ from assetsync.ledger.path_search import LONGEST, PathSearch
 from assetsync.ledger.rows import FileRow
 from assetsync.log import redact
 from assetsync.model import State
+from assetsync.status.sentences import percent
 from assetsync.status.shell import Shell, ago
 from assetsync.text import amount, files, printable, span
 
@@ -79,13 +80,12 @@ class FindPage:
         heading = f"{files(count) if count else 'No file'} found"
         if not found.is_all:
             heading = f"More than {files(count)} found" if count else "No file found so far"
-        searched, newest = self.search.reach()
-        is_made = newest - searched <= _READ_ANYWAY
+        covered = self.search.covered()
         return {
             "heading": heading,
             "results": [_result(row) for row in found.files],
             "more": f"{'' if found.is_all else 'more than '}{found.more:,}" if found.more else None,
-            "searched": None if is_made else f"{_FULL * searched // max(1, newest)} %",
+            "searched": None if covered == 1 else percent(covered),
             "is_all": found.is_all,
         }
 
@@ -97,10 +97,6 @@ class FindPage:
             "next": [_coming(row, now) for row in self._deliveries.next(_NEXT)],
             "delivered": [_delivered(each, now) for each in self._deliveries.last(_DELIVERIES)],
         }
-
-
-_READ_ANYWAY = 2_000
-"""Rows that may be missing in the index: so many of the newest are searched in any case."""
 
 
 def shown(text: str | bytes) -> str:

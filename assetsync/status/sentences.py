@@ -332,11 +332,17 @@ def is_command(row: FileRow) -> bool:
 def quoted(path: bytes) -> str:
     """Return a path quoted for a shell command; a path that `printable` changes is for reading only."""
     text = printable(path)
+    if text.startswith("-"):
+        # A command would take it for an option.
+        text = f"./{text}"
     return "'" + text.replace("'", "'\\''") + "'" if set(text) - _PLAIN else text
 
 
 def about(row: FileRow, text: str) -> str:
     """Return a text about a file for people; the commands in it name the file in place of PATH."""
+    # A grave accent in the name would end the command.
+    if b"`" in row.path:
+        return printable(text)
     return _PLACE.sub(lambda found: found[1] + quoted(row.path), printable(text))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from assetsync.config.document.metadata import XMP_FIELDS
-from assetsync.core.xmp import MAX_DEPTH, MAX_XMP_BYTES, Xmp, has_comma, parse_xmp, xmp_metadata
+from assetsync.core.xmp import MAX_DEPTH, MAX_KEPT, MAX_XMP_BYTES, Xmp, has_comma, parse_xmp, xmp_metadata
 from assetsync.errors import SidecarError
 from assetsync.model import Metadata
 
@@ -183,6 +183,8 @@ def test_megabytes_of_settings_are_skipped():
         (b'<!DOCTYPE a [<!ENTITY b "secret">]>\n<a>&b;</a>', "line 1", "holds a DTD"),
         (b'<?xml version="1.0" encoding="gb18030"?><a/>', "line 1", "encoding"),
         (packet("\n" + "<xmp:x>" * MAX_DEPTH), "line 2", "nested more than 100 deep"),
+        (packet("<dc:subject>\n" + "<a/>" * MAX_KEPT + "</dc:subject>"), "line 2", "more than 20,000 elements"),
+        (packet("\n" + "<dc:title/>" * (MAX_KEPT + 1)), "line 2", "more than 20,000 elements"),
     ],
 )
 def test_mistake_names_its_line_and_no_content(data, where, problem):

@@ -2,6 +2,7 @@
 
 import sqlite3
 import unicodedata
+from collections import deque
 
 import pytest
 from structlog.testing import capture_logs
@@ -100,6 +101,20 @@ def test_renamed_file_is_found_by_its_new_name(book, search):
         pass
     assert [(row.id, row.path) for row in search.find("new name", 50).files] == [(old.id, b"new name.jpg")]
     assert search.find("old.jpg", 50).files == []
+
+
+def test_more_renamed_files_than_are_remembered_are_found(book, search, monkeypatch):
+    monkeypatch.setattr(book.ledger.store, "moved", deque(maxlen=2))
+    old = [book.accept(book.queue(b"%d.jpg" % number), f"A{number}") for number in range(3)]
+    while search.step():
+        pass
+    for row in old:
+        book.ledger.versions.unwanted([(row.id, row.path)], Event.VANISHED, NOW)
+        new = book.queue(b"renamed " + row.path)
+        assert book.ledger.queue.take_over(new, book.by_id(row), M1, NOW) is not None
+    while search.step():
+        pass
+    assert len(search.find("renamed", 50).files) == 3
 
 
 def test_each_path_is_shown_once(book, search):

@@ -82,7 +82,7 @@ def test_nothing_found_says_what_is_searched(shown):
 
 def test_search_says_while_names_are_read(shown, monkeypatch):
     shown.world.write("a.jpg")
-    monkeypatch.setattr(shown.board._find.search, "reach", lambda: (5_000, 20_000))
+    monkeypatch.setattr(shown.board._find.search, "_reach", lambda: (5_000, 20_000))
     answer = files(shown, "q=zebra")
     assert "No file found so far" in said(answer)
     assert "25 % are done" in said(answer)
@@ -128,7 +128,17 @@ def test_waiting_file_shows_its_next_try(shown):
     shown.world.write("a.jpg")
     shown.world.scan()
     shown.due = NextTry(0.0, "brake", "once brake 7 is released: assetsync status tells why", is_timed=False)
-    assert "Next try once brake 7 is released" in said(file(shown, "a.jpg"))
+    text = said(file(shown, "a.jpg"))
+    assert "Next try once brake 7 is released" in text
+    assert "It waits to be sent." in text
+
+
+def test_next_try_names_the_file_in_its_command(shown):
+    shown.world.write("a.jpg")
+    shown.world.scan()
+    why = "it is sent when that comes; `assetsync retry --without-sidecar PATH` sends it without"
+    shown.due = NextTry(0.0, "no_sidecar", why, is_timed=False)
+    assert "assetsync retry --without-sidecar a.jpg sends it without" in said(file(shown, "a.jpg"))
 
 
 def test_history_has_earlier_versions_and_uploads(shown):
@@ -203,4 +213,4 @@ def test_indexing_pauses_between_its_steps(shown):
     shown.world.write("a.jpg")
     shown.world.scan()
     assert shown.board.index_paths() == 5.0
-    assert shown.board._find.search.reach() == (1, 1)
+    assert shown.board._find.search._indexed == 1

@@ -23,6 +23,7 @@ from assetsync.status.sentences import (
     leftovers,
     next_step,
     no_room,
+    quoted,
     regular_work,
     scanned,
     sending,
@@ -616,3 +617,10 @@ def test_self_lifting_brake_needs_no_release(shown, kind, lifts_itself):
     (how,) = [line for line in leftovers(shown.status()) if "assetsync resume" in line]
     assert ("clears by itself once " in how and "; to proceed as it is: assetsync resume" in how) is lifts_itself
     assert ("or once the cause is fixed" in how) is not lifts_itself
+
+
+@pytest.mark.parametrize(
+    ("path", "word"), [(b"-rf.jpg", "./-rf.jpg"), (b"--all", "./--all"), (b"-a 'b", "'./-a '\\''b'"), (b"a/-b", "a/-b")]
+)
+def test_path_that_looks_like_an_option_is_none(path, word):
+    assert quoted(path) == word

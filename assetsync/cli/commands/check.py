@@ -18,8 +18,8 @@ from pydantic import SecretStr
 from assetsync.cli.addresses import swapped, wrong_upload_url
 from assetsync.cli.check_ledger import look_at_ledger
 from assetsync.cli.check_tree import look_at_tree
-from assetsync.cli.daemon_user import User, acting_as, can_act_as, daemon_user, systemd_makes_folder
-from assetsync.cli.entry import NO_SERVICE, OK, USAGE, run_as
+from assetsync.cli.daemon_user import User, acting_as, can_act_as, check_as, daemon_user, systemd_makes_folder
+from assetsync.cli.entry import NO_SERVICE, OK, USAGE
 from assetsync.cli.finding import Finding, Level, Where
 from assetsync.cli.operator import read_key
 from assetsync.cli.options import CONFIGURATIONS, with_config_path, with_json
@@ -136,9 +136,7 @@ def _tree(config: SiteConfig) -> tuple[list[Finding], User | None]:
         message = (
             f"the tree was read as root, and the daemon runs as {name}: what {name} cannot read is not reported here"
         )
-        named = [] if config.file is None else ["--config", str(config.file)]
-        fix = f"run it as its user: {run_as(user.uid, ['check', *named])}"
-        return [*look_at_tree(config), Finding("user", Level.WARNING, message, fix)], None
+        return [*look_at_tree(config), Finding("user", Level.WARNING, message, check_as(user.uid, config))], None
     with acting_as(user):
         found = [*look_at_tree(config)]
     return [*found, Finding("user", Level.OK, f"the tree was read as {name}, as whom the daemon runs")], user

@@ -180,7 +180,7 @@ def _version(state: PathState, version: Version, config: SiteConfig) -> Iterator
         first, *more = attempt_line(attempt)
         yield f"    {first}", *more
     if due is not None:
-        yield (f"    next try: {runnable(next_try_text(due, time.time()))}",)
+        yield (f"    next try: {runnable(about(row, next_try_text(due, time.time())))}",)
     elif row.state is State.STORED and row.wanted is Wanted.YES and not config.schedule.reads_back:
         yield (f"    {NOT_READ_BACK}; {runnable('`assetsync reconcile`')} reads it back",)
     if row.state is State.BLOCKED and row.wanted is Wanted.YES:

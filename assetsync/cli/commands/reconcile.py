@@ -187,10 +187,11 @@ def _tell(report: Report, site: Site, *, only_look: bool) -> None:
         write(line)
     for line in leftovers(status):
         write(line)
-    if report.pending and not only_look and not report.interrupted:
+    pending = report.pending - status.counts.waiting_for_sidecar
+    if pending > 0 and not only_look and not report.interrupted:
         opens = sent_from(status)
         after = "" if opens is None else f", {opens}"
-        write(f"pending: {files(report.pending)}; another run goes on with them{after}")
+        write(f"pending: {files(pending)}; another run goes on with them{after}")
         for line in unsettled(status):
             write(line)
 

@@ -54,7 +54,7 @@ def command(
       assetsync retry --config hq.yaml --without-sidecar photos/harbour.jpg
     """
     if without_sidecar and (send_again or reason is not None):
-        raise UsageError("--without-sidecar goes with no other option", hint="run assetsync retry twice")
+        raise UsageError("--without-sidecar goes with no other option", hint="run a command for each of them")
     wanted = topmost(known_folders(config, paths))
     if without_sidecar:
         act(config, SendWithoutSidecar(tuple(wanted)), as_json=as_json)

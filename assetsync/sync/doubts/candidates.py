@@ -107,9 +107,8 @@ class Looking:
     `span`: start of the first look-up and end of the last, in seconds on the steady clock · `wider`: candidates in all
     folders, None if there was no such look-up or no answer · `renames`: the service may rename uploads into the folder
     · `is_answered`: every look-up that the verdict rests on was answered · `is_complete`: the look-ups also asked for
-    unprocessed assets, so that the file may be sent again · `by_name`: the search by name showed an
-    equal asset, so that the folder is not listed for this doubt · `prefixes`: MD5 of the first bytes of the file, by
-    length.
+    unprocessed assets, so that the file may be sent again · `by_name`: the search by name showed an equal asset, so
+    that the folder is not listed for this doubt · `prefixes`: MD5 of the first bytes of the file, by length.
     """
 
     doubt: OpenDoubt

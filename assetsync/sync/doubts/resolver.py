@@ -2,10 +2,10 @@
 
 A round handles all doubts, folder by folder, as soon as one of them is due. The resolver first searches for a new doubt
 by name, unless the folder has several. If no search shows an equal asset, one listing of the folder serves all its
-remaining doubts. Before a verdict that ends a doubt without its asset, the resolver also asks for unprocessed assets.
-An upload that its folder does not show after the grace is looked up in all folders before the file is sent again. A
-look-up without an answer decides nothing and leaves a gap in the grace. Failed look-ups of other doubts do not delay a
-doubt whose own look-ups were answered.
+remaining doubts. Before a verdict that ends a doubt without its asset, the resolver also asks for unprocessed assets,
+and lists the folder once more. An upload that its folder does not show after the grace is looked up in all folders
+before the file is sent again. A look-up without an answer decides nothing and leaves a gap in the grace. Failed look-
+ups of other doubts do not delay a doubt whose own look-ups were answered.
 
 The judgement is left to `core.doubt`, the assets that look-ups show to `sync.doubts.candidates`, and the backoff of
 folders whose look-ups fail to `sync.folder_backoff`.
@@ -281,17 +281,23 @@ class Resolver:
     def _complete(self, destfolderid: str, looking: Sequence[Looking], newest: int) -> Failure | None:
         """Ask for unprocessed assets for the doubts that would end without their asset; return the failure.
 
-        Some releases show unprocessed assets only on request (interface section 4.1).
+        Some releases show unprocessed assets only on request (interface section 4.1). An asset that is processed
+        between the listing and this request is in neither answer, so that the folder is listed again. The spans stay
+        those of the look-ups before: otherwise a slow answer would start the grace again in each round.
         """
         may_end = [one for one in looking if one.shows_another_size or self._watch(one).is_over()]
         found = (Judgement.FOUND, Judgement.WAIT)
         ending = [one for one in may_end if self._verdict(one, self._watch(one), newest).judgement not in found]
         if not ending:
             return None
-        self._searches += _PAGES
+        self._searches += 2 * _PAGES
+        spans = [one.span for one in ending]
         request = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, available="0")
         failure = self._look(ending, request)
-        for one in ending:
+        if failure is None:
+            failure = self._read(ending, self._checked_listing.listing(destfolderid), destfolderid)
+        for one, span in zip(ending, spans, strict=True):
+            one.span = span
             one.is_answered = one.is_complete = failure is None
         return failure
 

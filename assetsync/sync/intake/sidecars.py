@@ -67,7 +67,7 @@ class FileMetadata:
         return next((path for path in self.own if is_xmp_name(path)), None)
 
 
-class Level(NamedTuple):
+class MetadataLevel(NamedTuple):
     """The metadata of one level, and the sidecar that gives it; None for the mapping."""
 
     metadata: Metadata
@@ -77,7 +77,7 @@ class Level(NamedTuple):
 class _Levels(NamedTuple):
     """All levels of a file, the most general first, and what `FileMetadata` tells of its sidecars."""
 
-    levels: list[Level]
+    levels: list[MetadataLevel]
     own: tuple[bytes, ...]
     own_is_empty: bool
     folders_written: float
@@ -199,7 +199,7 @@ class Sidecars:
         return self._tree.first_of(folder, xmp_names(name, self._xmp_endings()))
 
     def _levels(self, path: bytes, mapping: Mapping, *, is_alone: bool = False, with_xmp: bool = True) -> _Levels:
-        levels = [Level(metadata.expand(mapping.metadata, path), None)]
+        levels = [MetadataLevel(metadata.expand(mapping.metadata, path), None)]
         together = 0
         folders_written = 0.0
         if mapping.sidecars:
@@ -211,9 +211,9 @@ class Sidecars:
                     problem = f"the sidecars of its folders together hold over {_MOST_READ // 1024} KiB"
                     raise SidecarError(printable(path), problem, hint="shorten them")
                 if level is not None:
-                    levels.append(Level(level, folder_sidecar))
+                    levels.append(MetadataLevel(level, folder_sidecar))
                     folders_written = max(folders_written, written)
-        own: list[Level] = []
+        own: list[MetadataLevel] = []
         own_is_empty = False
         if not is_alone:
             if mapping.xmp and with_xmp and (described := self._xmp_of(path, mapping)) is not None:
@@ -222,7 +222,7 @@ class Sidecars:
                 sidecar = metadata.sidecar_for(path)
                 level, size = self.read(sidecar, mapping)
                 own_is_empty = level is not None and not size and not own
-                own += [Level(level, sidecar)] if level is not None else []
+                own += [MetadataLevel(level, sidecar)] if level is not None else []
         paths = tuple(level.sidecar for level in own if level.sidecar is not None)
         return _Levels([*levels, *own], paths, own_is_empty, folders_written)
 
@@ -252,7 +252,7 @@ class Sidecars:
             fields, language, options, digest, bool(own), own_is_empty, folders_written, texts, depends_on_kind, own
         )
 
-    def _xmp_of(self, path: bytes, mapping: Mapping) -> Level | None:
+    def _xmp_of(self, path: bytes, mapping: Mapping) -> MetadataLevel | None:
         """Return what the XMP file of a file gives; None if there is none for this file. Raise SidecarError."""
         found = self._xmp_path(path)
         if found is None:
@@ -260,7 +260,7 @@ class Sidecars:
         xmp = self._read_xmp(found, mapping)
         if xmp is None or (metadata.described_by_xmp(found) != path and not xmp.is_for(path)):
             return None
-        return Level(xmp_metadata(xmp, self._names.xmp, self._names.custom), found)
+        return MetadataLevel(xmp_metadata(xmp, self._names.xmp, self._names.custom), found)
 
     def read_xmp(self, path: bytes, mapping: Mapping) -> Metadata:
         """Return the metadata that one XMP file gives. Raise SidecarError."""

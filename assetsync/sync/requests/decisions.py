@@ -101,7 +101,7 @@ class Resolve(OperatorRequest):
         if row.state not in (State.IN_DOUBT, State.BLOCKED):
             raise UsageError(f"{printable(self.path)} is {row.state.words}, not in doubt")
         if self.assetid is not None and ledger.doubts.owned([self.assetid]) and row.assetid != self.assetid:
-            raise UsageError(f"the asset {self.assetid} is another file's", hint="`assetsync files --json` tells whose")
+            raise UsageError(f"the asset {self.assetid} is another file's", hint="`assetsync files --json` shows whose")
 
     def run(self, ledger: Ledger, service: Service, now: float) -> str:
         """See `OperatorRequest`."""

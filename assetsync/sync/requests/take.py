@@ -77,6 +77,7 @@ def _carry_out_once(context: Context, request: Request) -> str:
     if asked.may_send_again and not context.ledger.begin_request(request.id):
         # The file may have been sent since: a second time would be another upload.
         raise UsageError(
-            "the process ended while it did this, and it may be done", hint="`assetsync explain` tells, then ask again"
+            "the process ended while it did this, and it may be done",
+            hint="`assetsync explain` shows it, then ask again",
         )
     return asked.carry_out(context.ledger, context.service, context.clock)

@@ -103,7 +103,7 @@ def _decided(row: FileRow, due: float, waits: Waits) -> NextTry:
 def _stopped(row: FileRow, waits: Waits) -> tuple[str, str] | None:
     """Return what stops the upload of a version, in a word and a sentence; None if it only waits for its time."""
     if waits.brakes:
-        return "brake", f"once brake {waits.brakes[0].id} is released: `assetsync status` tells why it is pulled"
+        return "brake", f"once brake {waits.brakes[0].id} is released: `assetsync status` shows why it is pulled"
     if waits.pause is not None:
         return _answered_again(row, waits.pause)
     other = waits.ledger.queue.behind(row)

@@ -504,7 +504,7 @@ def test_root_that_cannot_become_the_user_is_warned(daemons, monkeypatch):
     monkeypatch.setattr(check_command, "can_act_as", lambda _user: False)
     (said,) = [finding for finding in daemons.run("check", "--json").only["findings"] if finding["what"] == "user"]
     assert said["level"] == "warning"
-    assert said["fix"].startswith("run it as its user: ")
+    assert said["fix"].startswith("run it as its user, which root can: ")
     assert said["fix"].endswith(f"runuser -u nobody -- {program()} check --config {daemons.config}")
 
 

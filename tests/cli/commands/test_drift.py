@@ -148,7 +148,7 @@ def test_adopted_differences_are_listed_apart(adopted):
 def test_status_counts_adopted_differences(adopted):
     status = adopted.run("status", "--json").only
     assert (status["adopted_differing"], status["drift_count"], status["in_sync"]) == (2, 0, True)
-    line = "adopted with other metadata than in the sidecars: 2 files: assetsync drift list --adopted lists them"
+    line = "adopted with other metadata than in the sidecars: 2 files: `assetsync drift list --adopted` lists them"
     assert line in adopted.run("status").out.splitlines()
 
 

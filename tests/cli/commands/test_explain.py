@@ -53,6 +53,16 @@ def test_xmp_file_shows_what_it_describes(site):
     assert (found["reason"], found["describes"], found["sets"]) == ("sidecar", "photos/a.*", ["description"])
 
 
+def test_wait_for_a_sidecar_names_the_file(site):
+    site.config.write_text(site.config.read_text().replace(f'"{PHOTOS}"', f'"{PHOTOS}", sidecars: required'))
+    site.write("a.jpg", b"content")
+    run = site.run("reconcile", "--wait", "0s")
+    assert (run.code, "another run goes on" in run.out) == (1, False)
+    out = site.run("explain", "photos/a.jpg").out
+    assert out.count("--without-sidecar photos/a.jpg`") == 2
+    assert "PATH" not in out
+
+
 def test_interrupted_upload_is_not_on_its_way(site):
     site.write("a.jpg", b"content")
     site.sandbox.set_faults(FaultRule(kind=FaultKind.HANG, operation=Operation.UPLOAD, seconds=60))

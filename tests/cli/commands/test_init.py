@@ -311,7 +311,7 @@ def test_server_site_is_started_by_systemd(site, server, capsys):
     out = capsys.readouterr().out
     key = server / "new.key"
     assert (key.read_text(), key.stat().st_mode & 0o777) == (KEY, 0o600)
-    assert "next: assetsync reconcile --dry-run --list" in out
+    assert "next: assetsync reconcile --site new --dry-run --list" in out
     assert "then: systemctl enable --now assetsync@new" in out
     assert "assetsync run" not in out
 

@@ -1288,3 +1288,32 @@ def test_failures_in_step_with_rounds_stop_nothing(of_folders, each):
     world.live(10 * GRACE)
     assert set(world.states().values()) == {VERIFIED}
     assert (len(world.service.posts), len(world.service.assets)) == (6, 3)
+
+
+@pytest.mark.parametrize("gives_md5", [True, False])
+def test_asset_processed_amid_the_last_round_is_found(world, clock, gives_md5):
+    """It is in neither answer, and no search by name shows it, because the service renames uploads."""
+    service = world.service
+    service.gives_md5, service.renames, service.hides_unprocessed = gives_md5, True, True
+    world.write("first.jpg", b"first file")
+    world.scan_and_send()
+    world.live(30)
+    service.processing = 10**6
+    lose(world, "lost_after")
+    asset = list(service.assets.values())[-1]
+
+    def process(request) -> None:
+        if request.folderid and request.available == "0":
+            asset.processed_at = min(asset.processed_at, clock.now())
+
+    service.during_search = process
+    world.live(100)
+    assert len(service.posts) == 2
+
+
+@pytest.mark.parametrize("seconds", [1, GRACE * 0.6, GRACE])
+def test_slow_last_look_up_ends_a_doubt(world, clock, seconds):
+    lose(world, "lost_before")
+    world.service.during_search = lambda request: clock.advance(seconds if request.available == "0" else 0)
+    world.live(300)
+    assert len(world.service.posts) == 2

@@ -33,7 +33,7 @@ def test_file_waits_and_is_counted_apart(strict):
     found = as_object(status(strict))
     assert (found["pending"], found["waiting_for_sidecar"], found["blocked"]) == (1, 1, 0)
     assert not found["in_sync"]
-    assert headline(status(strict)) == "In progress: 1 waiting for its sidecar."
+    assert headline(status(strict)) == "In progress: 0 of 1 verified, 1 waiting for its sidecar."
     assert any("waiting for their own sidecars" in line for line in leftovers(status(strict)))
 
 
