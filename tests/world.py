@@ -154,8 +154,6 @@ class FakeService:
         self.shows_latin1 = False
         self.renames = False
         self.folds_blanks = False
-        # Whether unprocessed assets are shown only to requests for them.
-        self.hides_unprocessed = False
         # What a probe of the address for uploads shows, and how many came.
         self.probed = AddressProbe(is_right=True)
         self.probes = 0
@@ -292,8 +290,6 @@ class FakeService:
 
     def _matches(self, asset: Stored, request: SearchRequest) -> bool:
         if request.folderid and asset.folder not in request.folderid.split(","):
-            return False
-        if self.hides_unprocessed and (asset.processed_at > self._clock.now()) != (request.available == "0"):
             return False
         if request.dbdirect and asset.stored_at > self.shows_as_of(self._clock.now()):
             return False

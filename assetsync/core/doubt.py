@@ -231,9 +231,11 @@ def _may_be_it(doubt: Doubt, sight: Candidate) -> bool:
     return is_equal(doubt, sight) or is_undecided(doubt, sight)
 
 
-def unanswered(verdict: Verdict, reason: str) -> Verdict:
-    """Return the verdict in place of one that would send the file again but lacks a look-up; `reason` names it."""
-    return replace(_WAIT_ON, reason=reason, suspected=verdict.suspected)
+def unanswered(absent: Verdict) -> Verdict:
+    """Return the verdict on an upload that its folder does not show while all folders cannot be searched."""
+    return replace(
+        _WAIT_ON, reason="not in its folder; the other folders cannot be searched", suspected=absent.suspected
+    )
 
 
 # Waiting for an asset elsewhere does not start the grace again: the upload's own folder was watched for long enough.

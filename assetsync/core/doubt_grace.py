@@ -6,8 +6,6 @@ long the grace must be. What follows from it is left to `core.doubt`.
 
 from dataclasses import dataclass, field, replace
 
-from assetsync.core.backoff import WELL_WITHIN
-
 SLOW_GAP = 3
 """A gap may be longer by this multiple of the duration of a round of look-ups: two rounds, and one in reserve."""
 
@@ -26,11 +24,6 @@ ROUNDS = 5
 
 ROUNDS_APART = 60.0
 """Seconds between two rounds that count, so that one wrong answer of a cache cannot count as all of them."""
-
-_LEAST_PAUSE = 0.5
-_PAUSES = 20
-PAUSES_PER_GAP = 3
-"""A pause between two look-ups is this part of the gap at most (1/3), so that one failed look-up makes no gap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,17 +173,9 @@ class Watch:
     @property
     def needed(self) -> float:
         """Return the seconds of answered look-ups after which the attempt counts as absent."""
-        return self._needed_at(self.age)
-
-    @property
-    def gap(self) -> float:
-        """Return the longest time in seconds between two look-ups that is not a gap: half of the needed grace."""
-        return self.needed / 2
-
-    @property
-    def pause(self) -> float:
-        """Return the seconds until the next look-up: a twentieth of the needed grace, at most a third of the gap."""
-        return min(max(_LEAST_PAUSE, self.needed / _PAUSES), self.gap / PAUSES_PER_GAP, WELL_WITHIN)
+        if self.took is None or self.is_final:
+            return self.grace
+        return grace_of_whole(self.grace, self.read_timeout, self.took, self.age, answered=self.answered)
 
     @property
     def counted(self) -> Grace:
@@ -234,13 +219,4 @@ class Watch:
         return span, self.before.newest if span.first == self.before.watched.first else self.newest
 
     def _extended(self, span: Grace) -> Grace:
-        """Return a span after this look-up; start it again if it began when a longer grace allowed longer gaps."""
-        is_of_this_boot = self.before.boot == self.boot == span.boot
-        if is_of_this_boot and self._needed_at(span.first - self.before.since) > self.needed:
-            span = Grace(rounds=span.rounds, round_at=span.round_at)
-        return span.answered(*self.span, self.boot, self.needed, slow=self.slow)
-
-    def _needed_at(self, age: float) -> float:
-        if self.took is None or self.is_final:
-            return self.grace
-        return grace_of_whole(self.grace, self.read_timeout, self.took, age, answered=self.answered)
+        return span.answered(*self.span, self.boot, self.grace, slow=self.slow)

@@ -298,10 +298,6 @@ class Doubts:
         sql = f"UPDATE attempts AS a SET look_at = MIN(look_at, ?) WHERE id = ? AND {_UNDECIDED}"
         return self._store.change_each(sql, [(now, attempt) for attempt in attempt_ids])
 
-    def postpone(self, attempts: Sequence[int], look_at: float) -> None:
-        """Set the next look-up of these attempts to `look_at`, in seconds since the epoch."""
-        self._store.change_each("UPDATE attempts SET look_at = ? WHERE id = ?", [(look_at, each) for each in attempts])
-
     def unanswered(self, attempt_ids: Sequence[int], with_them: Sequence[int], look_at: float, detail: str) -> None:
         """Postpone look-ups without an answer, and those `with_them`; graces stay unchanged, so that the gap shows."""
 

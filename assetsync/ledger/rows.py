@@ -74,6 +74,11 @@ class FileRow(NamedTuple):
         return cls(**(empty | counts | queued | stat._asdict()))._replace(path=path, destfolderid=destfolderid)
 
     @property
+    def waits_for_sidecar(self) -> bool:
+        """Whether the version waits for its own sidecar; the same condition as `WAITS_FOR_SIDECAR` in SQL."""
+        return self.state is State.QUEUED and self.wanted is Wanted.YES and self.reason == NO_SIDECAR
+
+    @property
     def metadata_differs(self) -> bool:
         """Whether the metadata that was read last differs from the metadata that was sent."""
         return self.drift_digest not in (None, self.meta_digest)

@@ -18,8 +18,8 @@ from assetsync.ledger.metadata_drift import adopted_difference_of, drift_of
 from assetsync.ledger.rows import AttemptRow, FileRow
 from assetsync.log import redact
 from assetsync.model import NextTry, State, Wanted
-from assetsync.status.file_sentences import INTERRUPTED, MEANS, attempt_line, error_of, next_try_text
-from assetsync.status.find import named, shown, state_words
+from assetsync.status.file_sentences import attempt_line, error_of, meaning_of, next_try_text
+from assetsync.status.find import named, shown, words_of
 from assetsync.status.page import coded
 from assetsync.status.sentences import about, quoted, step_for
 from assetsync.status.shell import Shell, ago
@@ -72,13 +72,12 @@ class FilePage:
 
     def _version(self, row: FileRow, holds: dict[str, Hold], now: float) -> dict[str, Any]:
         due = self._next_try(row)
-        is_interrupted = row.state is State.SENDING and due is not None
         is_blocked = row.state is State.BLOCKED and row.wanted is Wanted.YES
         error = error_of(row, holds)
         differences = filter(None, (drift_of(row), adopted_difference_of(row)))
         return {
-            "words": state_words(row.state),
-            "means": INTERRUPTED if is_interrupted else MEANS[row.state],
+            "words": words_of(row),
+            "means": meaning_of(row, due),
             "on_disk": None if row.wanted is Wanted.YES else row.wanted,
             "why": None if error is None else _sentence(row, error),
             "next": None if due is None else _sentence(row, next_try_text(due, now)),

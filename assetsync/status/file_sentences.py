@@ -8,7 +8,7 @@ from assetsync.ledger.rows import AttemptRow, FileRow
 from assetsync.model import NextTry, SentExtent, State
 from assetsync.text import amount, moment, plural, printable
 
-MEANS = {
+_MEANS = {
     State.QUEUED: "it waits to be sent",
     State.SENDING: "it is on its way",
     State.IN_DOUBT: "its upload got no sound answer: it is looked up until it is clear whether it arrived",
@@ -19,7 +19,12 @@ MEANS = {
     State.GONE: "it is no longer in the tree",
 }
 
-INTERRUPTED = "its upload was interrupted: no process sends it now"
+
+def meaning_of(row: FileRow, due: NextTry | None) -> str:
+    """Return what the state of a version means; `due` is its next automatic step."""
+    if row.state is State.SENDING and due is not None:
+        return "its upload was interrupted: no process sends it now"
+    return "it waits for a YAML or XMP file of its own" if row.waits_for_sidecar else _MEANS[row.state]
 
 
 def error_of(row: FileRow, holds: dict[str, Hold]) -> str | None:

@@ -23,9 +23,9 @@ _NEXT = 10
 _FULL = 100
 
 
-def state_words(state: State) -> str:
-    """Return a state as the pages for people without a shell name it."""
-    return _WORDS[state]
+def words_of(row: FileRow) -> str:
+    """Return the state of a version as the pages for people without a shell name it."""
+    return "Waiting for its sidecar" if row.waits_for_sidecar else _WORDS[row.state]
 
 
 _WORDS = {
@@ -116,7 +116,7 @@ def named(path: bytes) -> dict[str, str]:
 
 
 def _result(row: FileRow) -> dict[str, Any]:
-    return named(row.path) | {"state": row.state, "words": state_words(row.state)}
+    return named(row.path) | {"state": row.state, "words": words_of(row)}
 
 
 def _in_flight(upload: InFlight, now: float, sent: int | None) -> dict[str, Any]:
@@ -134,11 +134,12 @@ def _in_flight(upload: InFlight, now: float, sent: int | None) -> dict[str, Any]
 
 def _coming(row: FileRow, now: float) -> dict[str, Any]:
     wait = row.due_at - now
+    due = f"not before {span(wait)} from now" if wait > 0 else None
     return named(row.path) | {
         "size": amount(row.size),
-        "due": f"not before {span(wait)} from now" if wait > 0 else None,
+        "due": "when its sidecar has come" if row.waits_for_sidecar else due,
     }
 
 
 def _delivered(each: Delivered, now: float) -> dict[str, Any]:
-    return named(each.path) | {"size": amount(each.size), "words": state_words(each.state), "at": ago(now, each.at)}
+    return named(each.path) | {"size": amount(each.size), "words": _WORDS[each.state], "at": ago(now, each.at)}

@@ -370,5 +370,5 @@ def test_unsure_asset_elsewhere_may_have_been_moved():
 
 
 def test_unanswered_folders_keep_the_grace():
-    verdict = unanswered(NOT_THERE, "the other folders cannot be searched")
+    verdict = unanswered(NOT_THERE)
     assert (verdict.judgement, verdict.counts_for_grace, verdict.suspected) == (Judgement.WAIT, True, ("5",))

@@ -172,8 +172,8 @@ class Checks:
         """I2: the grace of a doubt spans answered look-ups of its folder alone, without a longer gap than may be."""
         service, boot = self._simulation.service, self._simulation.clock.boot()
         for row in self._rows(
-            "SELECT id, destfolderid, sent_name, grace_first, grace_last, grace_slow, took, left_part, answered"
-            " FROM attempts WHERE closed_at IS NULL AND grace_boot = ?",
+            "SELECT id, destfolderid, sent_name, grace_first, grace_last, grace_slow FROM attempts"
+            " WHERE closed_at IS NULL AND grace_boot = ?",
             boot,
         ):
             first, last = row["grace_first"], row["grace_last"]
@@ -191,12 +191,7 @@ class Checks:
                 continue
             after = [at for at in answered if at >= last]
             counted = [first, *(at for at in answered if at < last), *after[:1]]
-            config = self._simulation.config
-            needed = config.upload.doubt_grace
-            if row["took"] is not None or row["left_part"] != "part":
-                waits = 0.0 if row["answered"] else config.service.read_timeout
-                needed = max(needed, 5 * (row["took"] or 0.0), waits)
-            most = needed / 2 + SLOW_GAP * (row["grace_slow"] or 0.0)
+            most = self._simulation.config.upload.doubt_grace / 2 + SLOW_GAP * (row["grace_slow"] or 0.0)
             if not after or any(later - earlier > most for earlier, later in pairwise(counted)):
                 raise Violation(f"I2: the grace of {row['sent_name']} counts look-ups that were not answered")
 

@@ -16,6 +16,7 @@ from assetsync.errors import LedgerError
 from assetsync.ledger.queue import Intent
 from assetsync.log import register_secret
 from assetsync.model import NextTry
+from tests.status.conftest import Shown
 
 HOSTILE = b'<img src=x onerror="alert(1)">&caf\xe9\n{{ 7*7 }}.jpg'
 
@@ -214,3 +215,21 @@ def test_indexing_pauses_between_its_steps(shown):
     shown.world.scan()
     assert shown.board.index_paths() == 5.0
     assert shown.board._find.search._indexed == 1
+
+
+def test_file_that_waits_for_its_sidecar_says_so(make_world):
+    world = make_world(folders=[{"path": ".", "destfolderid": "F1", "sidecars": "required"}])
+    shown = Shown(world)
+    world.write("it's.jpg")
+    world.scan_and_send()
+    assert "it's.jpg Waiting for its sidecar" in said(files(shown, "q=it's"))
+    assert "not before" not in said(files(shown))
+    assert "when its sidecar has come" in said(files(shown))
+    text = said(file(shown, "it's.jpg"))
+    assert "it's.jpg : Waiting for its sidecar" in text
+    assert "It waits for a YAML or XMP file of its own." in text
+    assert "assetsync retry --without-sidecar 'it'\\''s.jpg' sends it without" in text
+    world.write("it's.jpg.yaml", b"description: d")
+    world.hint("it's.jpg.yaml")
+    world.send()
+    assert "Sent, not read back yet" in said(file(shown, "it's.jpg"))

@@ -17,7 +17,7 @@ from assetsync.ledger.reports import view_ledger
 from assetsync.ledger.rows import AttemptRow
 from assetsync.model import State, Wanted
 from assetsync.status.document import brake_object, hold_object
-from assetsync.status.file_sentences import INTERRUPTED, MEANS, attempt_line, error_of, next_try_text
+from assetsync.status.file_sentences import attempt_line, error_of, meaning_of, next_try_text
 from assetsync.status.sentences import NOT_READ_BACK, about, next_step
 from assetsync.text import amount, moment, path_keys, printable, runnable
 
@@ -158,8 +158,7 @@ def _lines(state: PathState, config: SiteConfig) -> Iterator[tuple[str, ...]]:
 def _version(state: PathState, version: Version, config: SiteConfig) -> Iterator[tuple[str, ...]]:
     row, due = version.row, version.next_try
     current = "" if row.wanted is Wanted.YES else f" ({row.wanted} on disk)"
-    is_interrupted = row.state is State.SENDING and due is not None
-    yield f"{row.state.words}{current}:", INTERRUPTED if is_interrupted else MEANS[row.state]
+    yield f"{row.state.words}{current}:", meaning_of(row, due)
     yield f"    {amount(row.size)}, MD5 {row.md5 or 'not known yet'},", f"written {moment(row.mtime_ns / 1e9)}"
     if row.assetid is not None:
         how = "found there and taken over" if row.id_from == "adopted" else "given by the service"

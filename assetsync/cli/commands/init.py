@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -32,6 +33,7 @@ from assetsync.config.document.fields import Unusable
 from assetsync.config.key import checked_key, keep_from_dumps, read_key_file
 from assetsync.config.models import folder_id, site_name
 from assetsync.config.values import absolute, base_url, below_root, is_inside, service_url
+from assetsync.core.metadata import is_xmp_name
 from assetsync.errors import BadAnswer, ConfigError, KeyRefused, ServiceError, UsageError
 from assetsync.ledger.file.database import holder_of
 from assetsync.ledger.file.ledger_files import real
@@ -45,6 +47,8 @@ _SERVICE = {
     "upload_url": "The index file of your tenant; files are posted here.",
 }
 _PORTS = range(9464, 9564)
+_LOOKED_AT = 100_000
+"""The most files among which an XMP file is searched for: a person waits for it."""
 _AN_ADDRESS = re.compile(r"\s*[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _KEY_LINE = re.compile(r"^  api_key_file:.*\n", re.MULTILINE)
 _Value = TypeVar("_Value")
@@ -52,15 +56,25 @@ _Folders = Sequence[tuple[str, str]]
 
 
 def configuration(
-    site: str, root: Path, ledger: Path, service: Mapping[str, str], folders: _Folders, *, listen: str
+    site: str,
+    root: Path,
+    ledger: Path,
+    service: Mapping[str, str],
+    folders: _Folders,
+    *,
+    listen: str,
+    reads_xmp: bool = True,
 ) -> str:
     """Return the text of the configuration, with a short comment for each part.
 
     `service` has the settings of that section, `folders` pairs of a path below the root and its destfolderid. `listen`
-    is where the status page listens.
+    is where the status page listens. `reads_xmp`: whether XMP files describe the files beside them.
     """
     settings = "".join(f"  # {_SERVICE[name]}\n  {name}: {_quoted(value)}\n" for name, value in service.items())
-    mapped = "".join(f"  - path: {_quoted(path)}\n    destfolderid: {_quoted(folder)}\n" for path, folder in folders)
+    xmp = "" if reads_xmp else "    xmp: off  # XMP files are neither read nor uploaded.\n"
+    mapped = "".join(
+        f"  - path: {_quoted(path)}\n    destfolderid: {_quoted(folder)}\n{xmp}" for path, folder in folders
+    )
     return f"""\
 # The configuration of one site. `assetsync example config` shows every other setting with its default.
 
@@ -169,6 +183,11 @@ def _is_free(port: int) -> bool:
     help="A folder below root and its destfolderid; may be repeated.",
 )
 @click.option(
+    "--xmp",
+    type=click.Choice(["on", "off"]),
+    help="Whether XMP files describe the files beside them: on by default. They are never uploaded.",
+)
+@click.option(
     "--output",
     metavar="FILE",
     type=click.Path(path_type=Path),
@@ -185,9 +204,9 @@ def command(
 ) -> int:
     """Ask for the settings of a new site, write its configuration and key file, and check them.
 
-    Without a terminal, every option except --ledger, --output and --force is needed, and the key comes from --key-file
-    or $ASSETSYNC_API_KEY. Nothing is written if the service refuses the key or does not answer; on a terminal, you are
-    asked to correct or confirm the settings.
+    Without a terminal, every option except --ledger, --xmp, --output and --force is needed, and the key comes from
+    --key-file or $ASSETSYNC_API_KEY. Nothing is written if the service refuses the key or does not answer; on a
+    terminal, you are asked to correct or confirm the settings.
 
     \b
     Examples:
@@ -211,7 +230,7 @@ def command(
 
     service, key, offered = _until_answered(config_of, service, key)
     mapped = mapped or _ask_folders(root, offered)
-    text = draft(service, mapped)
+    text = draft(service, mapped, reads_xmp=_reads_xmp(root, [folder for folder, _ in mapped], given["xmp"]))
     parse_config(text.encode(), str(path), {})
     try:
         for folder, mode in ((path.parent, 0o755), (ledger_path.parent, 0o700)):
@@ -451,6 +470,26 @@ def _ask_folders(root: Path, offered: list[str]) -> list[tuple[str, str]]:
         path = _answer("--folder", "Folder below root (. is root itself)", further, None)
         mapped.append((path, _answer("--folder", f"destfolderid for {printable(path)}", folder_id, None)))
     return mapped
+
+
+def _reads_xmp(root: Path, folders: Collection[str], given: str | None) -> bool:
+    """Return whether XMP files are to be read; if there are any, say what happens with them, and ask on a terminal."""
+    found = None if given else _xmp_file(root, folders)
+    if found is None:
+        return given != "off"
+    note(
+        f"XMP files are there, such as {printable(found)}: assetsync sends the description, keywords and location in"
+        " them with the files that they describe, and never uploads the XMP files; `xmp: off` in the configuration"
+        " leaves them out"
+    )
+    return not sys.stdin.isatty() or click.confirm("Read the XMP files?", default=True, err=True)
+
+
+def _xmp_file(root: Path, folders: Collection[str]) -> bytes | None:
+    """Return an XMP file among the first files of the mapped folders, None without one."""
+    walks = chain.from_iterable(os.walk(os.fsencode(root / folder)) for folder in folders)
+    paths = (place + b"/" + name for place, _, names in walks for name in names)
+    return next(filter(is_xmp_name, islice(paths, _LOOKED_AT)), None)
 
 
 def _utf8(text: str) -> str:

@@ -106,9 +106,9 @@ class Looking:
 
     `span`: start of the first look-up and end of the last, in seconds on the steady clock · `wider`: candidates in all
     folders, None if there was no such look-up or no answer · `renames`: the service may rename uploads into the folder
-    · `is_answered`: every look-up that the verdict rests on was answered · `is_complete`: the look-ups also asked for
-    unprocessed assets, so that the file may be sent again · `by_name`: the search by name showed an equal asset, so
-    that the folder is not listed for this doubt · `prefixes`: MD5 of the first bytes of the file, by length.
+    · `is_answered`: every look-up that the verdict rests on was answered · `by_name`: the search by name showed an
+    equal asset, so that the folder is not listed for this doubt · `prefixes`: MD5 of the first bytes of the file, by
+    length.
     """
 
     doubt: OpenDoubt
@@ -116,16 +116,10 @@ class Looking:
     renames: bool = False
     span: tuple[float, float] = (0.0, 0.0)
     is_answered: bool = False
-    is_complete: bool = False
     by_name: bool = False
     assets: dict[str, Asset] = field(default_factory=dict)
     wider: dict[str, Asset] | None = None
     prefixes: dict[int, str] = field(default_factory=dict)
-
-    @property
-    def shows_another_size(self) -> bool:
-        """Whether a look-up showed a processed asset of another size, which may prove that the upload was cut."""
-        return any(asset.processed and asset.size != self.doubt.attempt.size for asset in self.assets.values())
 
 
 class Candidates:

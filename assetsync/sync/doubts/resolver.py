@@ -1,11 +1,10 @@
 """Look up the uploads whose answer was lost, and end each doubt.
 
-A round handles all doubts, folder by folder, as soon as one of them is due. The resolver first searches for a new doubt
-by name, unless the folder has several. If no search shows an equal asset, one listing of the folder serves all its
-remaining doubts. Before a verdict that ends a doubt without its asset, the resolver also asks for unprocessed assets,
-and lists the folder once more. An upload that its folder does not show after the grace is looked up in all folders
-before the file is sent again. A look-up without an answer decides nothing and leaves a gap in the grace. Failed look-
-ups of other doubts do not delay a doubt whose own look-ups were answered.
+A round handles all due doubts, folder by folder. The resolver first searches for each doubt by name, unless more than
+20 doubts of the folder are due. If no search shows an equal asset, one listing of the folder serves all its remaining
+doubts. An upload that its folder does not show after the grace is looked up in all folders before the file is sent
+again. A look-up without an answer decides nothing and leaves a gap in the grace. Failed look-ups of other doubts do not
+delay a doubt whose own look-ups were answered.
 
 The judgement is left to `core.doubt`, the assets that look-ups show to `sync.doubts.candidates`, and the backoff of
 folders whose look-ups fail to `sync.folder_backoff`.
@@ -16,9 +15,8 @@ from itertools import groupby
 
 import structlog
 
-from assetsync.core.backoff import WELL_WITHIN
 from assetsync.core.doubt import Judgement, Verdict, judge, unanswered, unless_moved
-from assetsync.core.doubt_grace import PAUSES_PER_GAP, SLOW_GAP, Pace, Watch
+from assetsync.core.doubt_grace import SLOW_GAP, Pace, Watch
 from assetsync.core.names import printable
 from assetsync.errors import ServiceError
 from assetsync.ledger.doubts import NOT_ARRIVED, OpenDoubt, looked_of
@@ -32,19 +30,14 @@ from assetsync.sync.lookups import CheckedListing, is_broad, named, shown_sample
 
 log = structlog.get_logger(__name__)
 
-_NEW_BY_NAME_AT_MOST = 3
 _BY_NAME_AT_MOST = 20
-"""Most doubts that are searched for by name in a folder whose last look-up failed: its listing may fail again."""
 _FAILED_IN_A_ROW = 2
 _SLOWEST = 60.0
 _SLOW_PART = 16
 """A round is slow above this fraction of the grace (1/16); at 1/8, look-ups would leave nothing but gaps."""
-_SENDS_AGAIN = (Judgement.ABSENT, Judgement.DAMAGED)
-_SECONDS_PER_SEARCH = 6.0
-"""Seconds of pause for each search of a round: all doubts together cost ten searches a minute at most."""
 _LOOKED_UP_AGAIN = "they stay in doubt, and are looked up again after a pause that grows while this fails"
-_PAGES = 2
-"""Most searches that a listing usually takes."""
+_MOST_DOUBLINGS = 10
+"""Number of look-ups after which the pause between them no longer grows."""
 
 
 class Resolver:
@@ -73,37 +66,25 @@ class Resolver:
         self._candidates = Candidates(context)
         # Attempts whose last look-up in all folders failed, the oldest failure first.
         self._unanswered: dict[int, None] = {}
-        # Number of answered look-ups since the start, and of searches in this round.
+        # Number of answered look-ups since the start.
         self._answers = 0
-        self._searches = 0
-        # When the next round without a new doubt may begin, in seconds on the steady clock; the shortest gap of the
-        # doubts of this round.
-        self._free_at = 0.0
-        self._gap = 0.0
 
     def step(self) -> int:
-        """Look up all doubts if one is due, and return how many got an answer.
-
-        Doubts of folders whose look-ups fail wait until they are due. A round without a new doubt waits until all
-        doubts together cost ten searches a minute, or for a third of the gap that they may have.
+        """Look up every due doubt, and return how many got an answer.
 
         Raise ServiceError if no look-up of the round was answered and the service answers for no other folder either.
         """
         now = self._clock.now()
         due = self._ledger.doubts.due(now)
-        rest = self._free_at - self._clock.steady()
-        # A new doubt does not wait: only an upload that begins after its first look-up can be its control sample.
-        if rest > 0 and all(doubt.attempt.looks for doubt in due):
-            self._ledger.doubts.postpone([doubt.attempt.id for doubt in due], now + rest)
-            return 0
-        if not due:
-            return 0
-        self._begin()
-        self._forget_decided()
-        due = self._in_one_round(due, now)
-        self._round, self._sample, self._searches = due, None, 0
-        self._gap = max(self._grace, self._read_timeout) / 2
-        has_failed = False
+        if due:
+            self._begin()
+            self._forget_decided()
+            slow = self._slow()
+            if slow > self._grace / _SLOW_PART:
+                # Take all doubts in one round: two rounds would wait for each other, and their durations would be
+                # unknown.
+                due = self._ledger.doubts.due(now + self._pause(_MOST_DOUBLINGS) + SLOW_GAP * slow)
+        self._round, self._sample = due, None
         folders = [(folder, list(group)) for folder, group in groupby(due, key=lambda d: d.attempt.destfolderid)]
         done, failed, before = 0, False, self._answers
         # Folders that failed come last.
@@ -118,7 +99,6 @@ class Resolver:
             if failure is None:
                 self._folder_backoff.answered(destfolderid)
                 continue
-            has_failed = True
             if failure.is_passing and self._answers > answers:
                 self._look_soon(destfolderid, unanswered, failure.error)
                 continue
@@ -135,36 +115,14 @@ class Resolver:
                 detail=detail,
                 next=_LOOKED_UP_AGAIN,
             )
-        ended = self._clock.steady()
-        after = max(self._free_at, ended) + _SECONDS_PER_SEARCH * self._searches
-        self._free_at = ended if has_failed else min(after, ended + self._gap / PAUSES_PER_GAP)
         return done
 
     def _begin(self) -> None:
         """Go on with the spans of the last process, if its look-ups were made in the same way."""
         if not self._is_begun:
             # A gap may be as long as the grace allows.
-            self._ledger.doubts.look_up_as(f"{self._service.account} {self._grace:g} {self._read_timeout:g}")
+            self._ledger.doubts.look_up_as(f"{self._service.account} {self._grace:g}")
             self._is_begun = True
-
-    def _in_one_round(self, due: Sequence[OpenDoubt], now: float) -> list[OpenDoubt]:
-        """Return the due doubts with those that are due soon, because one listing serves all doubts of a folder.
-
-        Folders that failed come only when they are due. If rounds are slow, those that are due soon come, too: two
-        rounds would wait for each other, and their durations would be unknown.
-        """
-        slow = self._slow()
-        is_slow = slow > self._grace / _SLOW_PART
-        soon = now + min(max(0.25, self._grace / 4), _SLOWEST) + SLOW_GAP * slow if is_slow else now
-        taken = {doubt.attempt.id for doubt in (self._ledger.doubts.due(soon) if is_slow else due)}
-        folders = {doubt.attempt.destfolderid for doubt in due}
-        return [
-            doubt
-            for doubt in self._ledger.doubts.due(now + WELL_WITHIN)
-            if doubt.attempt.id in taken
-            or doubt.attempt.destfolderid in folders
-            or doubt.attempt.destfolderid not in self._folder_backoff
-        ]
 
     def _look_soon(self, destfolderid: str, doubts: Sequence[OpenDoubt], error: ServiceError) -> None:
         """Schedule an early look-up for doubts without an answer in a folder where other look-ups were answered."""
@@ -198,7 +156,7 @@ class Resolver:
         """Look up the doubts of a folder and judge the answered ones; return all doubts and the last failure."""
         looking = [self._candidates.begin(doubt) for doubt in doubts]
         answers = self._answers
-        failure = self._by_name(destfolderid, self._to_search(destfolderid, looking))
+        failure = self._by_name(destfolderid, looking) if len(looking) <= _BY_NAME_AT_MOST else None
         unseen = [one for one in looking if not one.by_name]
         keeps_failing = self._folder_backoff.keeps_failing(destfolderid) and self._answers == answers
         if unseen and (failure is None or (failure.is_passing and not keeps_failing)):
@@ -206,15 +164,8 @@ class Resolver:
             failure = self._by_listing(destfolderid, unseen)
         answered = [one for one in looking if one.is_answered]
         if answered:
-            failure = self._judge_all(destfolderid, answered) or failure
+            self._judge_all(destfolderid, answered)
         return looking, failure
-
-    def _to_search(self, destfolderid: str, looking: Sequence[Looking]) -> Sequence[Looking]:
-        """Return the doubts to search for by name: a few new ones, and all if the folder may not be listed."""
-        if destfolderid in self._folder_backoff:
-            return looking if len(looking) <= _BY_NAME_AT_MOST else ()
-        new = [one for one in looking if not one.doubt.attempt.looks]
-        return new if len(new) <= _NEW_BY_NAME_AT_MOST else ()
 
     def _by_name(self, destfolderid: str, looking: Sequence[Looking]) -> Failure | None:
         """Look up each doubt by its name, and return the last failure.
@@ -226,7 +177,6 @@ class Resolver:
         most = 1 if self._folder_backoff.keeps_failing(destfolderid) else _FAILED_IN_A_ROW
         for one in looking:
             pattern = like_pattern(one.doubt.attempt.sent_name)
-            self._searches += 1
             failed = self._look([one], SearchRequest(searchfor=pattern, folderid=destfolderid, dbdirect=True))
             if failed is None:
                 in_a_row = 0
@@ -245,21 +195,27 @@ class Resolver:
             boot, each = self._clock.boot(), [looked_of(doubt.attempt) for doubt in self._round]
             since = [looked.newest for looked in each if looked.watched.boot == boot]
             self._sample = shown_sample(self._service, self._ledger.control_samples, since)
-            self._searches += 1
-        self._searches += _PAGES
         failure = self._read(unseen, self._checked_listing.listing(destfolderid), destfolderid)
         if failure is not None:
             return failure
-        elsewhere = [one for one in unseen if one.facts.refused_as_duplicate and not self._candidates.has_equal(one)]
-        _answered(one for one in unseen if one not in elsewhere)
-        self._searches += _PAGES * bool(elsewhere)
+        rest = [one for one in unseen if not self._candidates.has_equal(one)]
+        _answered(one for one in unseen if one not in rest)
+        if not rest:
+            return None
+        # Some releases show unprocessed assets only on request (interface section 4.1).
+        request = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, available="0")
+        failure = self._look(rest, request)
+        if failure is not None:
+            return failure
+        elsewhere = [one for one in rest if one.facts.refused_as_duplicate and not self._candidates.has_equal(one)]
+        _answered(one for one in rest if one not in elsewhere)
         failure = self._look(elsewhere, SearchRequest(searchfor="%", dbdirect=True)) if elsewhere else None
         if failure is None:
             _answered(elsewhere)
         return failure
 
-    def _judge_all(self, destfolderid: str, looking: Sequence[Looking]) -> Failure | None:
-        """Judge the doubts of a folder whose look-ups were answered; return the failure of a look-up that ends them."""
+    def _judge_all(self, destfolderid: str, looking: Sequence[Looking]) -> None:
+        """Judge the doubts of a folder whose look-ups were answered."""
         newest = self._ledger.doubts.newest_attempt()
         took = max(one.span[1] for one in looking) - min(one.span[0] for one in looking)
         # Measure rounds by name alone apart: they are quick, and say nothing about rounds that list the folder.
@@ -268,38 +224,12 @@ class Resolver:
         for one in looking:
             # Read all prefixes before any verdict: a verdict compares an asset with those of competing attempts, too.
             self._candidates.read_prefixes(one)
-        failure = self._complete(destfolderid, looking, newest)
-        looking = [one for one in looking if one.is_answered]
         over = [(one, watch) for one in looking if (watch := self._watch(one)).is_over()]
         absent = [one for one, watch in over if self._verdict(one, watch, newest).judgement is Judgement.ABSENT]
         if absent:
             self._look_everywhere(absent)
         for one in looking:
             self._judge(one, newest)
-        return failure
-
-    def _complete(self, destfolderid: str, looking: Sequence[Looking], newest: int) -> Failure | None:
-        """Ask for unprocessed assets for the doubts that would end without their asset; return the failure.
-
-        Some releases show unprocessed assets only on request (interface section 4.1). An asset that is processed
-        between the listing and this request is in neither answer, so that the folder is listed again. The spans stay
-        those of the look-ups before: otherwise a slow answer would start the grace again in each round.
-        """
-        may_end = [one for one in looking if one.shows_another_size or self._watch(one).is_over()]
-        found = (Judgement.FOUND, Judgement.WAIT)
-        ending = [one for one in may_end if self._verdict(one, self._watch(one), newest).judgement not in found]
-        if not ending:
-            return None
-        self._searches += 2 * _PAGES
-        spans = [one.span for one in ending]
-        request = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, available="0")
-        failure = self._look(ending, request)
-        if failure is None:
-            failure = self._read(ending, self._checked_listing.listing(destfolderid), destfolderid)
-        for one, span in zip(ending, spans, strict=True):
-            one.span = span
-            one.is_answered = one.is_complete = failure is None
-        return failure
 
     def _look(self, looking: Sequence[Looking], request: SearchRequest) -> Failure | None:
         return self._read(looking, every(self._service.search, request), request.folderid)
@@ -387,21 +317,17 @@ class Resolver:
         watch = self._watch(one)
         verdict = self._verdict(one, watch, newest)
         now = self._clock.now()
-        if verdict.judgement in _SENDS_AGAIN and not one.is_complete:
-            # What kept this verdict away a moment ago was decided in this round.
-            verdict = unanswered(verdict, "unprocessed assets are asked for in the next round")
         if verdict.judgement is Judgement.ABSENT:
             verdict = self._unless_moved(one, verdict, now)
         ledger.decide(one.doubt, verdict, now)
         if verdict.judgement is Judgement.WAIT:
             looked = watch.looked(counts=verdict.counts_for_grace)
-            ledger.looked(attempt.id, looked, now + watch.pause)
-            self._gap = min(self._gap, watch.gap)
+            ledger.looked(attempt.id, looked, now + self._pause(attempt.looks))
         self._report(one, verdict)
 
     def _unless_moved(self, one: Looking, absent: Verdict, now: float) -> Verdict:
         if one.wider is None:
-            return unanswered(absent, "not in its folder; the other folders cannot be searched")
+            return unanswered(absent)
         newest = self._ledger.doubts.newest_attempt()
         here, elsewhere = self._candidates.wider(one, newest)
         verdict = unless_moved(absent, one.facts, here, elsewhere, now)
@@ -414,6 +340,14 @@ class Resolver:
     def _slow(self) -> float:
         """Return the usual seconds of a round: the look-ups of all folders lie between two look-ups of a folder."""
         return sum(pace.least for pace in self._paces.values())
+
+    def _pause(self, looks: int) -> float:
+        """Return the seconds until the next look-up.
+
+        The pause is short at first, because the service may only be slow. Later it is at most a quarter of the grace,
+        so that the grace has no gap.
+        """
+        return min(max(0.25, self._grace / 4), 0.5 * 2.0 ** min(looks, _MOST_DOUBLINGS), _SLOWEST)
 
     def _report(self, one: Looking, verdict: Verdict) -> None:
         bound = log.bind(path=printable(one.doubt.file.path), attempt=one.doubt.attempt.id)

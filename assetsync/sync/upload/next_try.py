@@ -90,7 +90,11 @@ def _upload(row: FileRow, waits: Waits) -> NextTry:
 
 def _decided(row: FileRow, due: float, waits: Waits) -> NextTry:
     """Return what would become of a version if its turn came now."""
-    match waits.preview and waits.preview.of(row):
+    foreseen = None if waits.preview is None else waits.preview.of(row)
+    goes_on = waits.preview is None or (isinstance(foreseen, Wait) and foreseen.reason == row.reason)
+    if row.waits_for_sidecar and goes_on:
+        return NextTry(due, row.reason, "when its sidecar has come", is_timed=False)
+    match foreseen:
         case Wait(until, why, reason=reason):
             return NextTry(max(due, until), reason or "waits", why, is_timed=reason is None)
         case Block(reason, detail):

@@ -19,7 +19,7 @@ from assetsync.cli.commands.example import shared
 from assetsync.cli.commands.init import configuration, write_site
 from assetsync.cli.entry import run
 from assetsync.cli.output import write_file
-from assetsync.config import load_config, read_api_key
+from assetsync.config import load_config, mappings, read_api_key
 from assetsync.ledger.ledger import open_ledger
 from tests.cli.conftest import KEY, PAPERS, PHOTOS
 
@@ -410,6 +410,29 @@ def test_person_confirms_an_unreachable_service(site):
     assert person.end() == 3, person.shown
     assert load_config(site.folder / "new.yaml", {}).service.base_url == "http://127.0.0.1:9/razuna"
     assert "assetsync check --config" in person.shown
+
+
+@pytest.mark.parametrize(("words", "reads"), [([], True), (["--xmp", "off"], False), (["--xmp", "on"], True)])
+def test_xmp_files_are_read_unless_switched_off(site, capsys, words, reads):
+    site.write("deep/a.XMP")
+    assert run([*_words(site, site.folder / "new.yaml"), *words]) == 0
+    assert [mapping.xmp for mapping in mappings(load_config(site.folder / "new.yaml", {}))] == [reads]
+    assert (f"such as {site.photos}/deep/a.XMP: " in capsys.readouterr().err) is (not words)
+
+
+def test_tree_without_xmp_files_is_not_asked_about(site, capsys):
+    (site.tree / "unmapped.xmp").touch()
+    assert run(_words(site, site.folder / "new.yaml")) == 0
+    assert "XMP" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("answer", "reads"), [("", True), ("n", False)])
+def test_person_switches_xmp_files_off(site, answer, reads):
+    site.write("a.xmp")
+    person = Dialogue([*_words(site, site.folder / "new.yaml"), "--ledger", str(site.folder / "new.db")])
+    person.answer("Read the XMP files? [Y/n]: ", answer)
+    assert person.end() == 0, person.shown
+    assert [mapping.xmp for mapping in mappings(load_config(site.folder / "new.yaml", {}))] == [reads]
 
 
 def test_wrong_upload_url_writes_nothing(site, capsys):

@@ -99,7 +99,7 @@ def test_file_waits_for_upload_of_like_name(bare):
     shown = bare.service._shown(list(bare.service.assets.values())[-1])
     bare.ledger.sightings.record([shown], bare.ledger.doubts.newest_attempt(), bare.clock.now())
     bare.scan_and_send()
-    assert "waits until that is decided" in (bare.row(MOON).detail or "")
+    assert "waits until that upload is decided" in (bare.row(MOON).detail or "")
     bare.live(60)
     assert (set(bare.states().values()), len(bare.service.posts)) == ({VERIFIED}, 3)
 

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from assetsync.core.read_back import INDEX_LAG
 from assetsync.errors import BadAnswer, ServiceError, ServiceUnreachable
 from assetsync.ledger.folders import Hold
 from assetsync.model import State
@@ -197,6 +198,7 @@ def test_outage_decides_nothing_in_readback(world):
     for asset in world.service.assets.values():
         asset.indexed_at = None
     before = [world.row(f"F0/{number}") for number in range(EACH)]
+    world.clock.advance(INDEX_LAG)
     world.fail_for(*FOLDERS, probes=True)
     with pytest.raises(ServiceError):
         world.site.verifier.step()

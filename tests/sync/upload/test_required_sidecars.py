@@ -5,10 +5,12 @@ import pytest
 from assetsync.core.notices import Kind
 from assetsync.model import State
 from assetsync.notify.notifications import current_problems
+from assetsync.parts import make_preview
 from assetsync.status.document import as_object
 from assetsync.status.sentences import headline, leftovers
 from assetsync.status.site_status import read_status
 from assetsync.sync.requests.retry import Retry, SendWithoutSidecar
+from assetsync.sync.upload.next_try import Waits, next_try
 from tests.sync.intake.test_xmp_files import sent, xmp
 
 
@@ -126,3 +128,17 @@ def test_reminder_names_the_oldest(strict):
     strict.scan_and_send()
     assert list(sidecars(3000.0).values()) == ["a.jpg"]
     assert sidecars(None) == {}
+
+
+@pytest.mark.parametrize("looks_at_tree", [True, False])
+def test_next_try_is_the_sidecar(strict, looks_at_tree):
+    def due():
+        config, now = strict.site.config, strict.clock.now()
+        preview = make_preview(config, strict.ledger, strict.clock) if looks_at_tree else None
+        return next_try(
+            strict.row("a.jpg"), Waits(config, strict.ledger, now, [], {}, True, None, preview, lambda: None)
+        )
+
+    assert (due().reason, due().why, due().is_timed) == ("no_sidecar", "when its sidecar has come", False)
+    strict.ask(SendWithoutSidecar((b"a.jpg",)))
+    assert due().reason is None
