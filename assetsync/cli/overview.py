@@ -51,7 +51,9 @@ class Site:
         """The place among the sites: the worst come first."""
         if self.status is None or self.needs_person:
             return 0 if self.status is None else 1
-        return 3 if self.status.level is Level.IN_SYNC and page_taken(self.status) is None else 2
+        if self.status.level is not Level.IN_SYNC:
+            return 2
+        return 4 if page_taken(self.status) is None else 3
 
 
 def needs_person(status: SiteStatus) -> bool:
@@ -171,7 +173,7 @@ def _object(site: Site) -> dict[str, Any]:
     }
 
 
-_COLOURS = ("red", "red", "yellow", "green")
+_COLOURS = ("red", "red", "yellow", "yellow", "green")
 
 
 def _lines(sites: list[Site]) -> Iterator[str]:
@@ -187,7 +189,13 @@ def _lines(sites: list[Site]) -> Iterator[str]:
 
 
 def _summary(sites: list[Site]) -> str:
-    counted = ((0, "unknown"), (1, "need a person"), (2, "in progress"), (3, "in sync"))
+    counted = (
+        (0, "unknown"),
+        (1, "in need of a person"),
+        (2, "not in sync"),
+        (3, "in sync without a page"),
+        (4, "in sync"),
+    )
     parts = [part for rank, words in counted if (part := _counted([s for s in sites if s.rank == rank], words))]
     return f"{plural(len(sites), 'site')}: {', '.join(parts)}"
 

@@ -79,7 +79,8 @@ class Server:
     """The page's thread: binds the address, and serves until it is stopped.
 
     If the address cannot be bound, the daemon mirrors without the page: the thread logs it once and retries every
-    `again` seconds. Port 0 takes the port `kept`, which the site had before, or another one that is free.
+    `again` seconds. Port 0 takes the port `kept`, which the site had before, or another one that is free; a port that
+    `status.listen` named before may belong to another site, and is not kept.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Server:
         self._answers = answers
         self._questions = questions
         self._again = again
-        self._ports = [listen.port] if listen.port else [*([kept] if kept else []), *_FREE_PORTS, 0]
+        self._ports = [listen.port] if listen.port else [*([kept] if kept in _FREE_PORTS else []), *_FREE_PORTS, 0]
         self._stop = threading.Event()
         self._tried = threading.Event()
         self._bound: _Bound | None = None

@@ -20,7 +20,7 @@ from assetsync.cli import options
 from assetsync.cli.commands.schema import schema
 from assetsync.cli.entry import run
 from assetsync.ledger.ledger import open_ledger
-from assetsync.ledger.runs import PageAddress
+from assetsync.ledger.runs import PageAddress, Unsettled
 
 
 @pytest.fixture
@@ -97,12 +97,22 @@ def test_json_has_a_line_for_each_site(mixed):
 
 def test_brief_of_all_is_one_line(mixed):
     code, out, _ = mixed("--all", "--brief")
-    assert (code, out) == (2, "4 sites: 2 unknown (new, odd), 1 need a person (worse), 1 in sync\n")
+    assert (code, out) == (2, "4 sites: 2 unknown (new, odd), 1 in need of a person (worse), 1 in sync\n")
     for name in ("new", "odd"):
         (mixed.folder / f"{name}.yaml").unlink()
     assert mixed("--all", "--brief")[0] == 1
     (mixed.folder / "worse.yaml").unlink()
     assert mixed("--all", "--brief")[:2] == (0, "1 site: 1 in sync\n")
+
+
+def test_brief_of_all_counts_what_is_not_in_sync(server, site):
+    """Its process is paused, or none runs: it is not "in progress"."""
+    site.write("a.jpg")
+    path = install(server, site, "waiting")
+    with closing(open_ledger(path)) as ledger:
+        ledger.runs.note_unsettled(Unsettled(1))
+    assert "No process is running" in server("--all")[1]
+    assert server("--all", "--brief")[:2] == (0, "1 site: 1 not in sync (waiting)\n")
 
 
 def test_brief_exits_with_1_for_a_person(mixed):
@@ -141,10 +151,12 @@ def test_pages_are_shown_or_why_not(server, site):
         held[-1].runs.note_page(page._replace(start=held[-1].start_no))
     _, out, _ = server("--all")
     _, taken, _ = server("--site", "taken")
+    _, brief, _ = server("--all", "--brief")
     for ledger in held:
         ledger.close()
     lines = out.splitlines()
     assert first_words(out) == ["taken", "free"], "files are mirrored, but a person wants to know"
+    assert brief == "2 sites: 1 in sync without a page (taken), 1 in sync\n"
     assert lines[0].split()[1] == "-"
     assert "no page: 0.0.0.0:9464: Address already in use" in lines[0]
     assert lines[1].split()[1] == "http://127.0.0.1:9470/"

@@ -150,6 +150,18 @@ def test_automatic_port_is_kept(make):
     assert (address(), running.stop()) == (second, 0)
 
 
+def test_automatic_port_is_not_one_that_was_named(make):
+    """The site got the port of another one, which was being restarted, and its `listen` was corrected to auto."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        named = other.getsockname()[1]
+    running = make(status=f'{{listen: "127.0.0.1:{named}"}}').start()
+    running.until(lambda: f"page: http://127.0.0.1:{named}/" in status(running))
+    running.config.write_text(running.config.read_text("utf-8").replace(f'"127.0.0.1:{named}"', "auto"), "utf-8")
+    running.signal(signal.SIGHUP)
+    running.until(lambda: "page: http" in status(running) and f":{named}/" not in status(running))
+    assert running.stop() == 0
+
+
 def test_outage_shows_in_every_output(make, sandbox):
     sandbox.set_faults(FaultRule(kind=FaultKind.STATUS), FaultRule(kind=FaultKind.STATUS, operation=Operation.SEARCH))
     running = make(status=ANYWHERE).start()
