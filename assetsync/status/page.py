@@ -36,6 +36,7 @@ from assetsync.status.sentences import (
     quoted,
     settled_by,
     step_for,
+    step_of_each,
     steps_of_many,
     unanswered,
     vanished_from,
@@ -320,10 +321,10 @@ def _blocked(group: BlockedGroup) -> dict[str, Any]:
     first, step = group.first[0], step_for(group.reason)
     if group.files > 1:
         command: str | None = next(steps_of_many(group.folder, group.reason or ""))
-        path = b"PATH"
         whole = step.startswith("`assetsync retry {path}")
+        step = step_of_each(group.reason)
     else:
-        whole, path = is_command(first), first.path
+        whole = is_command(first)
         command = next_step(first) if whole else None
     return {
         "reason": (group.reason or "blocked").replace("_", " "),
@@ -333,7 +334,7 @@ def _blocked(group: BlockedGroup) -> dict[str, Any]:
         "more": group.files - len(group.first),
         "command": None if command is None else redact(command),
         # The path is put in last: a backtick in it marks no code.
-        "help": None if whole else coded(runnable(step)).replace("{path}", redact(quoted(path))),
+        "help": None if whole else coded(runnable(step)).replace("{path}", redact(quoted(first.path))),
     }
 
 

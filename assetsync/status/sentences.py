@@ -319,8 +319,11 @@ def next_step(row: FileRow) -> str:
 
 
 def step_of_each(reason: str | None) -> str:
-    """Return the next step for each of many files that are blocked for this reason, with PATH for the file."""
-    return step_for(reason).replace("{path}", "PATH")
+    """Return the next step for each of many files that are blocked for this reason.
+
+    One command retries all of them. Where each must be named, because it is sent again, PATH stands for the file.
+    """
+    return step_for(reason).replace(_RETRY, f"assetsync retry --reason {reason}").replace("{path}", "PATH")
 
 
 def is_command(row: FileRow) -> bool:

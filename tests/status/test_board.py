@@ -190,6 +190,13 @@ def test_blocked_files_are_grouped_by_reason(shown):
     assert ": it is tried again within a minute once it can be opened, at once assetsync retry one.jpg" in unreadable
 
 
+def test_group_is_retried_by_one_command(shown):
+    for name in ("a.jpg", "b.jpg"):
+        block(shown.world, name, "unreadable", "Permission denied")
+    (unreadable,) = rows_of_blocked(shown)
+    assert "at once assetsync retry --reason unreadable To list them:" in unreadable
+
+
 def folded(page: str) -> set[str]:
     return set(re.findall('<details id="([a-z]+)-more">', page))
 
