@@ -50,12 +50,16 @@ def visit(browser, running):
     assert [url for url in asked if not url.startswith(running.address() + "/")] == []
 
 
-def test_without_a_script_it_says_everything(visit):
+def retry_of_the_big_one(running) -> str:
+    return f"assetsync retry --config {running.config} 'photos/big one.jpg'"
+
+
+def test_without_a_script_it_says_everything(visit, running):
     page = visit(java_script_enabled=False)
     assert page.locator("h1").inner_text() == "1 of 3 verified, 2 need you."
     assert page.locator(".way .verified b").inner_text() == "1"
     assert page.locator("#blocked tbody tr").count() == 2
-    assert "assetsync retry 'photos/big one.jpg'" in page.locator("#blocked").inner_text()
+    assert retry_of_the_big_one(running) in page.locator("#blocked").inner_text()
     assert page.locator("button[data-copy]:visible").count() == 0, "a button that does nothing is not shown"
 
 
@@ -95,7 +99,7 @@ def test_command_is_copied_by_click_and_key(visit, running):
     page = visit(permissions=["clipboard-read", "clipboard-write"])
     button = page.locator("#blocked button").first
     button.click()
-    assert page.evaluate("navigator.clipboard.readText()") == "assetsync retry 'photos/big one.jpg'"
+    assert page.evaluate("navigator.clipboard.readText()") == retry_of_the_big_one(running)
     page.evaluate("navigator.clipboard.writeText('')")
     button.focus()
     page.keyboard.press("Enter")

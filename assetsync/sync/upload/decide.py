@@ -223,7 +223,7 @@ def _accepted_size(facts: Facts) -> Decision | None:
     if most is not None and size > most:
         detail = (
             f"the file has {size:,} bytes and upload.max_file_size is {most:,}:"
-            " raise the limit, then `assetsync retry` it, or ignore the file"
+            " raise the limit, then `assetsync retry PATH`, or ignore the file"
         )
         return Block("too_large", detail)
     return None
