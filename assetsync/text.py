@@ -153,3 +153,11 @@ def runnable(text: str) -> str:
     if not _option:
         return text
     return _COMMAND.sub(lambda found: found.group() if found.group()[0] == "'" else f"{found.group()} {_option}", text)
+
+
+def folded(path: bytes | str) -> str:
+    """Return a path, or a part of it, as it is compared: as the page shows it, without case, in one form of Unicode."""
+    text = printable(path)
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())

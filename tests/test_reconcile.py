@@ -475,7 +475,10 @@ def test_run_makes_audit_owed_after_release(world):
     world.clock.wait(1.0)
     world.ask(Resume())
     status = read_status(world.config(), world.ledger, world.clock.now(), running=False)
-    assert (status.in_sync, headline(status)) == (False, "No process is running: 1 folder to be audited.")
+    assert (status.in_sync, headline(status)) == (
+        False,
+        "No process is running: 30 of 30 verified, 1 folder to be audited.",
+    )
     report = run(world)
     assert (report.blocked, report.undecided, report.in_sync, len(world.service.posts)) == (30, 0, False, 30)
     assert {row.reason for row in map(world.row, map(str, range(30)))} == {"missing"}

@@ -107,7 +107,9 @@ def run_as(user: int, arguments: Sequence[str]) -> str:
     """Return the line for root's shell that runs this program as another user; minimal systems lack sudo."""
     name = user_name(user)
     as_user = ["setpriv", f"--reuid={name}", "--clear-groups"] if name.isdigit() else ["runuser", "-u", name, "--"]
-    return shlex.join([*as_user, str(program()) if program().exists() else "assetsync", *arguments])
+    # Another user may not be allowed to look there, and Path.exists raises then.
+    is_there = os.path.exists(program())  # noqa: PTH110
+    return shlex.join([*as_user, str(program()) if is_there else "assetsync", *arguments])
 
 
 def _as_owner(owner: int, arguments: Sequence[str]) -> str:

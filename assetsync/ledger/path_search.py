@@ -8,7 +8,6 @@ search never shows what the ledger does not hold; it may lack files while the in
 
 import sqlite3
 import threading
-import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ import structlog
 from assetsync.ledger.file.database import Database
 from assetsync.ledger.reports import Reports
 from assetsync.ledger.rows import FileRow
-from assetsync.text import printable
+from assetsync.text import folded
 
 log = structlog.get_logger(__name__)
 
@@ -155,14 +154,6 @@ class PathSearch:
         index, self._index, self._indexed = self._index, None, 0
         if index is not None:
             index.close()
-
-
-def folded(path: bytes | str) -> str:
-    """Return a path, or a part of it, as it is compared: as the page shows it, without case, in one form of Unicode."""
-    text = printable(path)
-    if text.isascii():
-        return text.lower()
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
 
 
 def _new_index() -> sqlite3.Connection:

@@ -54,6 +54,8 @@ class RuntimeState:
         # By whether everything waits.
         self._met_at = {False: float("-inf"), True: float("-inf")}
         self._paused: tuple[float, str] | None = None
+        # When the pause began whose end was logged last.
+        self._ended: float | None = None
         # A pause that an earlier process recorded is not a pause of this process.
         self._inherits = True
         self._unsettled: Unsettled | None = None
@@ -102,13 +104,25 @@ class RuntimeState:
         before, found = self._paused, None if pause is None else (pause.since, pause.reason)
         if self._inherits and found is None and self._runs.pause() is None:
             self._inherits = False
+        if found is None and before is None:
+            self._report_short_pause()
         if found == before and not self._inherits:
             return
         self._runs.note_pause(None if pause is None else self._recorded(pause))
         self._paused = found
         self._inherits = False
         if before is not None and (found is None or found[0] != before[0]):
-            since, reason = before
+            self._report_end(*before)
+
+    def _report_short_pause(self) -> None:
+        """Log the end of a pause that began and ended since the last call."""
+        latest = self._circuit_breaker.latest
+        if latest is not None and latest.since != self._ended:
+            self._report_end(latest.since, latest.reason)
+
+    def _report_end(self, since: float, reason: str) -> None:
+        if since != self._ended:
+            self._ended = since
             end = "sending resumed" if reason == OutOfResources.REASON else "the service answers again"
             log.warning(end, after=round(self._clock.steady() - since, 1))
 

@@ -9,9 +9,10 @@ from structlog.testing import capture_logs
 
 from assetsync.core.states import Event
 from assetsync.ledger import path_search
-from assetsync.ledger.path_search import PathSearch, folded
+from assetsync.ledger.path_search import PathSearch
 from assetsync.ledger.versions import NewVersion
 from assetsync.model import FileStat
+from assetsync.text import folded
 from tests.ledger.conftest import M1, NOW
 
 

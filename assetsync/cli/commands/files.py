@@ -15,13 +15,12 @@ from assetsync.config import SiteConfig
 from assetsync.errors import UnknownPath
 from assetsync.ledger.folders import Hold
 from assetsync.ledger.metadata_drift import drift_of
-from assetsync.ledger.path_search import folded
 from assetsync.ledger.reports import Finding, LedgerView, view_ledger
 from assetsync.ledger.rows import FileRow
 from assetsync.model import State
 from assetsync.status.file_sentences import error_of
 from assetsync.status.sentences import about, step_of_each
-from assetsync.text import moment, printable, runnable
+from assetsync.text import folded, moment, printable, runnable
 
 FILE_KEYS = (
     "path",

@@ -75,6 +75,11 @@ class CircuitBreaker:
         return self._last if self._state is _State.OPEN else None
 
     @property
+    def latest(self) -> Pause | None:
+        """The pause that began last, over or not; None if there was none."""
+        return self._last
+
+    @property
     def ongoing(self) -> Pause | None:
         """The pause that is not known to be over: also for a while after a health check, and during the trial POST.
 

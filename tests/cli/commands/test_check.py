@@ -429,12 +429,15 @@ NOBODY = pwd.getpwnam("nobody")
 
 
 def python_of_all():
-    """Give a Python that every user can read, and its environment; None if this one is root's own, as pyenv's is."""
-    program = "import os, sys; os.seteuid(65534); sys.exit(not os.access(os.__file__, os.R_OK, effective_ids=True))"
+    """Give a Python that every user can read, and its environment; None if it or this clone is root's own."""
+    program = (
+        "import os, sys; os.seteuid(65534);"
+        "sys.exit(not all(os.access(path, os.R_OK, effective_ids=True) for path in (os.__file__, *sys.argv[1:])))"
+    )
     modules = [str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))]
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(modules)}
     for python in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
-        if os.access(python, os.X_OK) and not subprocess.run([python, "-c", program], check=False).returncode:
+        if os.access(python, os.X_OK) and not subprocess.run([python, "-c", program, *modules], check=False).returncode:
             return python, environ
     return None
 

@@ -63,7 +63,7 @@ def test_suggested_retry_adopts_the_kept_copy(mirrored):
     kept = world.service.put(b"content 1", "1")
     del world.service.assets[world.row("1").assetid]
     audit(world)
-    assert next_step(world.row("1")).startswith("assetsync retry 1, or ")
+    assert next_step(world.row("1")).startswith("`assetsync retry 1`, or ")
     world.ask(Retry((b"1",)))
     world.live(1000, tick=5)
     assert (world.row("1").state, world.row("1").assetid) == (State.VERIFIED, kept.id)

@@ -64,7 +64,7 @@ def test_unprocessed_file_is_blocked_after_six_hours(stuck):
     assert state(world) == (BLOCKED, "never_processed")
     assert [entry["event"] for entry in logged] == ["blocked"]
     assert f"has not processed the asset {asset_of(world).id} since 20" in world.row("a.jpg").detail
-    assert next_step(world.row("a.jpg")).startswith("assetsync retry --send-again a.jpg;")
+    assert next_step(world.row("a.jpg")).startswith("`assetsync retry --send-again a.jpg`;")
     assert sorted(world.posted()) == ["a.jpg", "fine.jpg"]
 
 
