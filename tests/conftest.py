@@ -127,9 +127,10 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _process_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _process_as_it_was() -> Iterator[None]:
     """Undo what a command sets up for a process of its own, or the next test depends on which test ran before it."""
-    with left_as_it_was(monkeypatch):
+    # A patch of its own: the test's must be undone before its folders are removed.
+    with pytest.MonkeyPatch.context() as patch, left_as_it_was(patch):
         yield
 
 
