@@ -104,21 +104,16 @@ class RuntimeState:
         before, found = self._paused, None if pause is None else (pause.since, pause.reason)
         if self._inherits and found is None and self._runs.pause() is None:
             self._inherits = False
-        if found is None and before is None:
-            self._report_short_pause()
+        latest = self._circuit_breaker.latest
+        # A pause may begin and end between two calls.
+        for since, reason in filter(None, (before, None if latest is None else (latest.since, latest.reason))):
+            if found is None or since != found[0]:
+                self._report_end(since, reason)
         if found == before and not self._inherits:
             return
         self._runs.note_pause(None if pause is None else self._recorded(pause))
         self._paused = found
         self._inherits = False
-        if before is not None and (found is None or found[0] != before[0]):
-            self._report_end(*before)
-
-    def _report_short_pause(self) -> None:
-        """Log the end of a pause that began and ended since the last call."""
-        latest = self._circuit_breaker.latest
-        if latest is not None and latest.since != self._ended:
-            self._report_end(latest.since, latest.reason)
 
     def _report_end(self, since: float, reason: str) -> None:
         if since != self._ended:

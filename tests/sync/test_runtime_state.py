@@ -176,6 +176,20 @@ def test_failing_trials_are_no_end_of_a_pause(world, clock):
     assert [(log["event"], log["after"]) for log in logs] == [("the service answers again", 1300)]
 
 
+def test_each_pause_between_two_notes_has_one_end(world):
+    """The beginning was logged at once."""
+    circuit_breaker = world.site.circuit_breaker
+    with capture_logs() as logs:
+        for _ in range(2):
+            circuit_breaker.trouble("key_refused", "no")
+            circuit_breaker.health_check_answered()
+            circuit_breaker.post_answered()
+            for _ in range(2):
+                world.site.runtime_state.note()
+            world.clock.advance(1)
+    assert [log["event"] for log in logs] == ["the service answers again"] * 2
+
+
 def test_answered_check_at_exit_ends_the_pause(world):
     world.site.circuit_breaker.trouble("unreachable", "down", by_lookup=True)
     world.site.runtime_state.note()
