@@ -239,10 +239,16 @@ class Reports:
         return files_where(self._store, "path = ? ORDER BY wanted = 'yes' DESC, id DESC LIMIT ?", path, limit)
 
     def of_asset(self, assetid: str) -> list[FileRow]:
-        """Return the versions with an asset, the live version first; the versions at rest from the newest on."""
-        live = files_where(self._store, "assetid = ? AND state NOT IN ('superseded', 'gone')", assetid)
+        """Return the versions with an asset, the live version first; the versions at rest from the newest on.
+
+        A person may type the id in small letters: services show theirs in capitals.
+        """
         rests = "assetid = ? AND state IN ('superseded', 'gone') ORDER BY id DESC"
-        return [*live, *files_where(self._store, rests, assetid)]
+        for each in dict.fromkeys((assetid, assetid.upper())):
+            live = files_where(self._store, "assetid = ? AND state NOT IN ('superseded', 'gone')", each)
+            if rows := [*live, *files_where(self._store, rests, each)]:
+                return rows
+        return []
 
     def asset_before(self, row: FileRow) -> str | None:
         """Return the asset of an earlier version of a row's path, None without one."""

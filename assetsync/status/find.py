@@ -72,7 +72,7 @@ class FindPage:
         return self._shell.render(site, values)
 
     def _found(self, asked: str) -> dict[str, Any]:
-        rows = self._ledger.reports.of_asset(asked) or self._ledger.reports.of_asset(asked.upper())
+        rows = self._ledger.reports.of_asset(asked)
         if rows:
             return {"heading": f"1 file for asset {shown(rows[0].assetid or '')}", "results": [_result(rows[0])]}
         found = self.search.find(asked.removeprefix(self._root.decode("utf-8", "surrogateescape")), _RESULTS)

@@ -64,8 +64,7 @@ def _is_unknown(state: PathState) -> bool:
 def _owner_of(config: SiteConfig, assetid: str) -> bytes | None:
     """Return the path of the file whose asset has this id, None if no version has or had it."""
     with closing(view_ledger(config.ledger, site=config.site)) as ledger:
-        # The service shows its ids in capitals.
-        rows = ledger.reports.of_asset(assetid) or ledger.reports.of_asset(assetid.upper())
+        rows = ledger.reports.of_asset(assetid)
     return rows[0].path if rows else None
 
 
