@@ -226,8 +226,7 @@ def _read_sidecars(config: SiteConfig, mapping: Mapping, path: bytes, kinds: Kin
                 names = (*by_yaml[:-1], *(xmp or ())[:1], *by_yaml[-1:])
                 report.sidecars = [name for name in names if tree.lstat(name) is not None]
                 report.lines.append(f"sidecars: {', '.join(map(printable, report.sidecars)) or 'none'}")
-            merged = sidecars.metadata_of(path, mapping)
-            report.origins = sidecars.origins_of(path, mapping)
+            merged, report.origins = sidecars.metadata_and_origins(path, mapping)
             if merged.depends_on_kind:
                 report.kind, report.kind_from = kinds.of(path), kinds.source_of(path)
                 report.lines.append(f"kind: {report.kind}, {_KIND_FROM[report.kind_from]}")

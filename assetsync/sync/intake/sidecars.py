@@ -165,7 +165,20 @@ class Sidecars:
         The fields are named for `kind`, else for the kind that the file is expected to become.
         `is_alone`: the file was just seen to have no sidecar of its own. `with_xmp`: whether its XMP file counts.
         """
-        found = self._levels(path, mapping, is_alone=is_alone, with_xmp=with_xmp)
+        return self._merge(path, self._levels(path, mapping, is_alone=is_alone, with_xmp=with_xmp), mapping, kind)
+
+    def metadata_and_origins(self, path: bytes, mapping: Mapping) -> tuple[FileMetadata, dict[str, bytes | None]]:
+        """Return `metadata_of`, and the sidecar that gives each field; None for the mapping. Raise SidecarError."""
+        found = self._levels(path, mapping)
+        merged, kind = self._merge(path, found, mapping), self._kind_of(path)
+        values = dict(merged.fields)
+        origins: dict[str, bytes | None] = {}
+        for level in found.levels:
+            fields = metadata.form_fields(level.metadata, kind, self._names.by_kind, self._names.custom)
+            origins |= {name: level.sidecar for name, value in fields if values.get(name) == value}
+        return merged, origins
+
+    def _merge(self, path: bytes, found: _Levels, mapping: Mapping, kind: str | None = None) -> FileMetadata:
         named = kind if kind in self._names.by_kind else self._kind_of(path)
         levels = tuple(level.metadata for level in found.levels)
         merged = self._cached(
@@ -174,16 +187,6 @@ class Sidecars:
         if merged.fields:
             metadata.check_together(merged.fields, printable(path))
         return merged
-
-    def origins_of(self, path: bytes, mapping: Mapping) -> dict[str, bytes | None]:
-        """Return the sidecar that gives each field of `metadata_of`; None for the mapping. Raise SidecarError."""
-        kind = self._kind_of(path)
-        origins: dict[str, bytes | None] = {}
-        merged = dict(self.metadata_of(path, mapping).fields)
-        for level in self._levels(path, mapping).levels:
-            fields = metadata.form_fields(level.metadata, kind, self._names.by_kind, self._names.custom)
-            origins |= {name: level.sidecar for name, value in fields if merged.get(name) == value}
-        return origins
 
     def xmp_file(self, path: bytes) -> tuple[bytes, FileStat] | None:
         """Return path and stat of the XMP file that counts for a file by its name, None without one.
