@@ -23,9 +23,11 @@ log = structlog.get_logger(__name__)
 LONGEST = 200
 """Characters of a search text that are used."""
 
+STEP = 2_000
+"""Most rows that a step adds to the index; as many of the newest rows are searched without it."""
+
 _TRIGRAM = 3
 _RUN = 100
-_STEP = 2_000
 _MOST_RUNS = 300
 _MOST_PATHS = 1_000
 
@@ -54,8 +56,8 @@ class PathSearch:
         self._indexed = 0
         self._has_failed = False
 
-    def step(self) -> bool:
-        """Add the next rows to the index; return whether there may be more of them. Raise LedgerError."""
+    def step(self) -> int:
+        """Add the next rows to the index; return their number, 0 if there are none. Raise LedgerError."""
         runs: list[_Run] = []
         moved = self._store.moved
         if len(moved) == moved.maxlen:
@@ -66,7 +68,7 @@ class PathSearch:
             runs.append(self._pairs("SELECT id, path FROM files WHERE id = ?", moved[0]))
             # Only now: the ledger may not have answered.
             moved.popleft()
-        rows = self._pairs("SELECT id, path FROM files WHERE id > ? ORDER BY id LIMIT ?", self._indexed, _STEP)
+        rows = self._pairs("SELECT id, path FROM files WHERE id > ? ORDER BY id LIMIT ?", self._indexed, STEP)
         runs += [rows[start : start + _RUN] for start in range(0, len(rows), _RUN)]
         with self._lock:
             try:
@@ -74,9 +76,9 @@ class PathSearch:
             except sqlite3.Error as error:
                 # SQLite without FTS5, or no room for the temporary file.
                 self._give_up(error)
-                return False
+                return 0
             self._indexed = rows[-1][0] if rows else self._indexed
-        return len(rows) == _STEP
+        return len(rows)
 
     def find(self, text: str, limit: int) -> Found:
         """Return up to `limit` files whose paths contain the text. Raise LedgerError.
@@ -87,7 +89,7 @@ class PathSearch:
         needle = wanted if len(wanted) >= _TRIGRAM else f"/{wanted}"
         is_present: dict[bytes, bool] = {}
         searched, newest = self._reach()
-        is_all = newest - searched <= _STEP
+        is_all = newest - searched <= STEP
         for number, (first, last) in enumerate(self._runs(needle, searched, newest)):
             if number == _MOST_RUNS or len(is_present) > _MOST_PATHS:
                 is_all = False
@@ -104,7 +106,7 @@ class PathSearch:
     def covered(self) -> float:
         """Return the share of the rows that a search covers, 0 to 1; the newest rows need no index."""
         searched, newest = self._reach()
-        return 1.0 if newest - searched <= _STEP else searched / newest
+        return 1.0 if newest - searched <= STEP else searched / newest
 
     def close(self) -> None:
         """Drop the index."""
@@ -118,7 +120,7 @@ class PathSearch:
     def _runs(self, needle: str, searched: int, newest: int) -> Iterator[tuple[int, int]]:
         """Yield the first and last ids of the runs that may match, the newest first."""
         # A file that was saved a moment ago is found before it is in the index.
-        for last in range(newest, max(searched, newest - _STEP), -_RUN):
+        for last in range(newest, max(searched, newest - STEP), -_RUN):
             yield max(searched + 1, last - _RUN + 1), last
         with self._lock:
             if self._index is None:

@@ -14,6 +14,7 @@ from assetsync import guide
 from assetsync.config import SiteConfig
 from assetsync.errors import LedgerError
 from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.path_search import STEP
 from assetsync.ledger.rows import FileRow
 from assetsync.log import redact
 from assetsync.model import Clock, NextTry
@@ -134,7 +135,7 @@ class Board:
     def index_paths(self) -> float:
         """Index some paths for the search; return the seconds to wait before the next call. Raise LedgerError."""
         began = self._clock.steady()
-        if not self._find.search.step():
+        if self._find.search.step() < STEP:
             return _INDEX_EVERY
         return _INDEX_PAUSE * (self._clock.steady() - began)
 

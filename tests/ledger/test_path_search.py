@@ -134,7 +134,7 @@ def test_search_without_fts5_finds_the_newest(book, search, monkeypatch):
         raise sqlite3.OperationalError("no such module: fts5")
 
     monkeypatch.setattr(path_search, "_new_index", fail)
-    monkeypatch.setattr(path_search, "_STEP", 200)
+    monkeypatch.setattr(path_search, "STEP", 200)
     add(book, "old.jpg", *(f"{number}.jpg" for number in range(300)), "new.jpg")
     with capture_logs() as logged:
         assert not search.step()
