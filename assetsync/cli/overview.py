@@ -49,8 +49,10 @@ class Site:
     @property
     def rank(self) -> int:
         """The place among the sites: the worst come first."""
-        if self.status is None or self.needs_person:
-            return 0 if self.status is None else 1
+        if self.status is None:
+            return 0
+        if needs_person(self.status):
+            return 1
         if self.status.level is not Level.IN_SYNC:
             return 2
         return 4 if page_taken(self.status) is None else 3
@@ -75,12 +77,6 @@ def sentence(status: SiteStatus) -> str:
     if not more:
         return said
     return f"{said} {rest[0].upper()}{rest[1:]}." if said.endswith(".") else f"{said}; {rest}"
-
-
-def show_brief(status: SiteStatus) -> int:
-    """Write the site's line; return the exit code."""
-    write(f"{status.site}: {sentence(status)}")
-    return brief_code(status)
 
 
 def brief_code(status: SiteStatus) -> int:

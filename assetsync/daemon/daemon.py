@@ -242,7 +242,10 @@ class Daemon:
         now, runs = self.clock.now(), schedule.next_runs()
         read_back = min((runs[job] for job in ("index", "verify") if job in runs), default=None)
         brakes, holds, pause = ledger.reports.brakes(), ledger.reports.holds(now), ledger.runs.pause_at_hand()
-        waits = Waits(self._config, ledger, now, brakes, holds, True, pause, None, lambda: read_back)
+        waits = Waits(
+            self._config, ledger, now, brakes, holds, sends=True, pause=pause, preview=None,
+            next_read_back=lambda: read_back,
+        )  # fmt: skip
         return next_try(row, waits)
 
     def _watch_over(

@@ -18,7 +18,7 @@ import click
 from assetsync.cli.entry import OK
 from assetsync.cli.options import with_config_or_all, with_json
 from assetsync.cli.output import coloured, write, write_json
-from assetsync.cli.overview import brief_code, show_all, show_brief
+from assetsync.cli.overview import brief_code, sentence, show_all
 from assetsync.config import SiteConfig
 from assetsync.ledger.file.database import holder_of
 from assetsync.ledger.reports import view_ledger
@@ -85,7 +85,7 @@ def command(config: SiteConfig | None, *, as_json: bool, watch: bool, brief: boo
     if as_json:
         write_json(_object(look))
     elif brief:
-        return show_brief(look.status)
+        write(f"{config.site}: {sentence(look.status)}")
     else:
         for line in _painted(look, _lines(look)):
             write(line)
