@@ -81,10 +81,8 @@ class Retry(OperatorRequest):
 
 
 @dataclass(frozen=True, slots=True)
-class LookUp(OperatorRequest):
-    """Make the next look-up of the doubts at and below `paths` due now, or of all; blocked files stay blocked."""
-
-    verb: ClassVar[str] = "look"
+class _OfPaths(OperatorRequest):
+    """A request for the files at `paths` and below these folders, and nothing else."""
 
     paths: tuple[bytes, ...] = ()
 
@@ -101,6 +99,13 @@ class LookUp(OperatorRequest):
         """See `OperatorRequest`."""
         for path in self.paths:
             _check_path(ledger, path, send_again=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LookUp(_OfPaths):
+    """Make the next look-up of the doubts at and below `paths` due now, or of all; blocked files stay blocked."""
+
+    verb: ClassVar[str] = "look"
 
     def run(self, ledger: Ledger, _service: Service, now: float) -> str:
         """See `OperatorRequest`."""
@@ -112,29 +117,18 @@ class LookUp(OperatorRequest):
 
 
 @dataclass(frozen=True, slots=True)
-class SendWithoutSidecar(OperatorRequest):
+class SendWithoutSidecar(_OfPaths):
     """Let the files at `paths` and below these folders be sent although their mapping requires sidecars."""
 
     verb: ClassVar[str] = "without_sidecar"
-
-    paths: tuple[bytes, ...] = ()
-
-    @classmethod
-    def of(cls, argument: Argument) -> Self:
-        """See `OperatorRequest`."""
-        return cls(paths_of(argument))
-
-    def argument(self) -> dict[str, object]:
-        """See `OperatorRequest`."""
-        return {"paths": hex_of(self.paths)}
 
     def check(self, ledger: Ledger) -> None:
         """See `OperatorRequest`."""
         if not self.paths:
             hint = "metadata cannot be sent later; `.` is all files"
             raise UsageError("--without-sidecar needs the paths of files or folders", hint=hint)
-        for path in self.paths:
-            _check_path(ledger, path, send_again=False)
+        # With slots, the dataclass is another class than the one that `super` without arguments would name.
+        _OfPaths.check(self, ledger)
 
     def run(self, ledger: Ledger, _service: Service, now: float) -> str:
         """See `OperatorRequest`."""
