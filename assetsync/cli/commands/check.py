@@ -25,7 +25,7 @@ from assetsync.cli.operator import read_key
 from assetsync.cli.options import CONFIGURATIONS, with_config_path, with_json
 from assetsync.cli.output import coloured, write, write_json
 from assetsync.clock import ZONE_FIX, zone_warning
-from assetsync.config import KEY_VARIABLE, SiteConfig, key_file, key_file_warning, load_config, mappings
+from assetsync.config import KEY_VARIABLE, Listen, SiteConfig, key_file, key_file_warning, load_config, mappings
 from assetsync.core.notices import trial_notice
 from assetsync.errors import BadAnswer, ConfigError, ServiceError
 from assetsync.ledger.file.database import holder_of
@@ -40,12 +40,8 @@ from assetsync.sync.folder_backoff import probe
 from assetsync.text import plural, printable, user_name
 
 
-def look_at_page(config: SiteConfig) -> Iterator[Finding]:
-    """Warn of an address that another program uses, or that does not belong to this machine."""
-    listen = config.status.listen
-    if listen is None or holder_of(real(config.ledger)).sends:
-        # If the process that sends for this site is a daemon, it listens there itself.
-        return
+def why_unusable(listen: Listen) -> str | None:
+    """Return why the status page cannot listen at an address; None if it can. The address is tried for a moment."""
     try:
         where = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = where[0]
@@ -55,10 +51,20 @@ def look_at_page(config: SiteConfig) -> Iterator[Finding]:
             tried.bind(address)
             tried.listen()
     except OSError as error:
-        why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+        return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
     except UnicodeError:
-        why = "no such name can be looked up"
-    else:
+        return "no such name can be looked up"
+    return None
+
+
+def look_at_page(config: SiteConfig) -> Iterator[Finding]:
+    """Warn of an address that another program uses, or that does not belong to this machine."""
+    listen = config.status.listen
+    if listen is None or holder_of(real(config.ledger)).sends:
+        # If the process that sends for this site is a daemon, it listens there itself.
+        return
+    why = why_unusable(listen)
+    if why is None:
         return
     message = f"the status page cannot listen on {listen}: {why}"
     fix = (

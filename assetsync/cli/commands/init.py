@@ -7,7 +7,6 @@ configuration as it was copied, are filled in. Checking a single answer is left 
 import os
 import re
 import shlex
-import socket
 import stat
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,6 +23,7 @@ from pydantic import SecretStr
 from assetsync.cli import options
 from assetsync.cli.addresses import swapped, wrong_upload_url
 from assetsync.cli.commands.check import command as check
+from assetsync.cli.commands.check import why_unusable
 from assetsync.cli.commands.example import shared
 from assetsync.cli.daemon_user import STATE_FOLDER, units_user
 from assetsync.cli.entry import OK
@@ -32,7 +32,7 @@ from assetsync.config import KEY_VARIABLE, SiteConfig, load_config, parse_config
 from assetsync.config.document.fields import Unusable
 from assetsync.config.key import checked_key, keep_from_dumps, read_key_file
 from assetsync.config.models import folder_id, site_name
-from assetsync.config.values import absolute, base_url, below_root, is_inside, service_url
+from assetsync.config.values import Listen, absolute, base_url, below_root, is_inside, service_url
 from assetsync.core.metadata import is_xmp_name
 from assetsync.errors import BadAnswer, ConfigError, KeyRefused, ServiceError, UsageError
 from assetsync.ledger.file.database import holder_of
@@ -143,8 +143,8 @@ def _free_address(path: Path) -> str:
     if own is not None and own.status.listen is not None and holder_of(real(own.ledger)).sends:
         return str(own.status.listen)
     named = {site.status.listen.port for site in sites.values() if site.status.listen is not None}
-    port = next((port for port in _PORTS if port not in named and _is_free(port)), None)
-    return "auto" if port is None else f"127.0.0.1:{port}"
+    addresses = (Listen("127.0.0.1", port) for port in _PORTS if port not in named)
+    return next((str(address) for address in addresses if why_unusable(address) is None), "auto")
 
 
 def _readable(file: Path) -> SiteConfig | None:
@@ -153,17 +153,6 @@ def _readable(file: Path) -> SiteConfig | None:
         return load_config(file, {})
     except ConfigError:
         return None
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as tried:
-        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            tried.bind(("127.0.0.1", port))
-            tried.listen()
-        except OSError:
-            return False
-    return True
 
 
 @click.command("init")

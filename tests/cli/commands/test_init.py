@@ -15,11 +15,12 @@ from pydantic import SecretStr
 
 from assetsync.cli import daemon_user, options
 from assetsync.cli.commands import init
+from assetsync.cli.commands.check import why_unusable
 from assetsync.cli.commands.example import shared
 from assetsync.cli.commands.init import configuration, write_site
 from assetsync.cli.entry import run
 from assetsync.cli.output import write_file
-from assetsync.config import load_config, mappings, read_api_key
+from assetsync.config import Listen, load_config, mappings, read_api_key
 from assetsync.ledger.ledger import open_ledger
 from tests.cli.conftest import KEY, PAPERS, PHOTOS
 
@@ -253,7 +254,7 @@ def ports(monkeypatch):
     """Three neighbouring ports, which are free, in place of those from 9464 on."""
     for first in range(20_000, 60_000, 7):
         found = range(first, first + 3)
-        if all(map(init._is_free, found)):
+        if all(why_unusable(Listen("127.0.0.1", port)) is None for port in found):
             monkeypatch.setattr(init, "_PORTS", found)
             return found
     raise AssertionError("no three ports are free")
