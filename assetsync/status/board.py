@@ -22,7 +22,8 @@ from assetsync.status.document import as_object
 from assetsync.status.file_page import FilePage
 from assetsync.status.find import FindPage
 from assetsync.status.metrics import CONTENT_TYPE, Metrics
-from assetsync.status.page import Page, policy
+from assetsync.status.page import Page
+from assetsync.status.shell import policy
 from assetsync.status.site_status import Level, Live, SiteStatus, read_status
 from assetsync.text import moment
 
@@ -165,7 +166,7 @@ class Board:
         return Reply(status, "text/html; charset=utf-8", text.encode(), self._find.policy)
 
     def _as_page(self) -> Reply:
-        text = redact(self._page.render(self.status(), self._live(), self._clock.now()))
+        text = self._page.render(self.status(), self._live(), self._clock.now())
         return Reply(200, "text/html; charset=utf-8", text.encode(), self._page.policy)
 
     def _as_json(self) -> Reply:

@@ -20,9 +20,8 @@ from assetsync.log import redact
 from assetsync.model import NextTry, State, Wanted
 from assetsync.status.file_sentences import attempt_line, error_of, meaning_of, next_try_text
 from assetsync.status.find import named, shown, words_of
-from assetsync.status.page import coded
 from assetsync.status.sentences import about, quoted, step_for
-from assetsync.status.shell import Shell, ago
+from assetsync.status.shell import Shell, ago, coded
 from assetsync.status.site_status import Level
 from assetsync.text import amount, runnable
 
@@ -45,7 +44,7 @@ class FilePage:
         self._ledger = ledger
         self._mappings = Mappings(mappings(config))
         self._next_try = next_try
-        self._shell = Shell("file.html")
+        self._shell = Shell("file.html", "page.css", "files.css")
 
     @property
     def policy(self) -> str:
@@ -60,9 +59,9 @@ class FilePage:
         first, *older = rows[:_VERSIONS]
         holds = self._ledger.reports.holds(now)
         return self._shell.render(
-            self._config.site,
             named(path)
             | {
+                "site": self._config.site,
                 "level": _LEVELS.get(first.state, Level.UNDER_WAY),
                 "current": self._version(first, holds, now),
                 "older": [self._version(row, holds, now) for row in older],

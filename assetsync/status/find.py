@@ -48,7 +48,7 @@ class FindPage:
         self._ledger = ledger
         self._deliveries = Deliveries(ledger.store)
         self._root = root.rstrip(b"/") + b"/"
-        self._shell = Shell("files.html")
+        self._shell = Shell("files.html", "page.css", "files.css")
 
     @property
     def policy(self) -> str:
@@ -69,7 +69,7 @@ class FindPage:
             values |= self._found(asked)
         elif unknown is None:
             values["activity"] = self._activity(now, sent)
-        return self._shell.render(site, values)
+        return self._shell.render(values | {"site": site})
 
     def _found(self, asked: str) -> dict[str, Any]:
         rows = self._ledger.reports.of_asset(asked)

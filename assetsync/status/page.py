@@ -1,21 +1,12 @@
 """Render the status page from a `SiteStatus` and the live values, by a template.
 
-The page is one document that contains its style and script; its policy allows only these, by their hashes. The template
-escapes every value. Texts from outside pass `printable` and `redact` first. Serving the page is left to `server`.
+Texts from outside pass `printable` and `redact` first. Serving the page is left to `server`.
 """
 
-import base64
-import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
-from importlib.resources import files as resources
 from typing import Any
-
-from jinja2 import Environment, StrictUndefined, Template
-from markupsafe import Markup, escape
 
 from assetsync.core.brakes import released_by
 from assetsync.ledger.metadata_drift import NOT_AS_SENT, drift_of
@@ -42,10 +33,10 @@ from assetsync.status.sentences import (
     vanished_from,
     why_blocked,
 )
+from assetsync.status.shell import Shell, When, ago, coded
 from assetsync.status.site_status import DriftGroup, Live, SiteStatus
 from assetsync.text import amount, files, moment, printable, runnable, span
 
-_CODE = re.compile("`([^`]+)`")
 _FULL = 100.0
 _LEAST = 2.0
 
@@ -140,51 +131,25 @@ _DRIFTS = {
 _TOO_FEW = "Not every folder can be watched, so the tree is scanned every minute. The log names the limit to raise."
 
 
-@dataclass(frozen=True, slots=True)
-class When:
-    """A time on the page: in words, and exactly."""
-
-    text: str
-    exact: str | None
-
-
 class Page:
-    """The template, loaded once; `policy` is the page's Content-Security-Policy."""
+    """The status page of one site; any thread may render it."""
 
     def __init__(self) -> None:
-        folder = resources("assetsync.status") / "templates"
-        style, script = ((folder / name).read_text("utf-8") for name in ("page.css", "page.js"))
-        self._parts = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 - the package's own files
-        self._template = template((folder / "page.html").read_text("utf-8"))
-        self.policy = policy(style, script)
+        self._shell = Shell("page.html", "page.css")
+
+    @property
+    def policy(self) -> str:
+        """The Content-Security-Policy of the page."""
+        return self._shell.policy
 
     def render(self, status: SiteStatus, live: Live, now: float) -> str:
         """Return the document; ages are counted up to `now`, in seconds since the epoch."""
-        return self._template.render(**self._parts, **_said(status, live, now))
-
-
-def template(text: str) -> Template:
-    """Return a template that escapes every value, with the filters of the pages."""
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
-    )
-    environment.filters["count"] = "{:,}".format
-    environment.filters["runnable"] = runnable
-    environment.filters["coded"] = coded
-    return environment.from_string(text)
-
-
-def coded(text: str) -> Markup:
-    """Return a sentence as escaped HTML, with what is between two backticks as code; a single backtick stays."""
-    code = Markup("<code>{}</code>")
-    parts = _CODE.split(text)
-    return Markup().join(code.format(part) if odd % 2 else escape(part) for odd, part in enumerate(parts))
+        return self._shell.render(_said(status, live, now))
 
 
 def _said(status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
     """Return the values that the template shows."""
     counts, pause, scan, oldest = status.counts, status.paused, status.last_scan, status.oldest
-    ago = partial(_ago, now)
 
     def tiles(states: tuple[tuple[State, str, str], ...]) -> list[dict[str, Any]]:
         return [{"state": s, "name": name, "means": means, "count": counts.of(s)} for s, name, means in states]
@@ -193,7 +158,7 @@ def _said(status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
         "site": status.site,
         "badge": status.badge,
         "verdict": _shown(headline(status)),
-        "at": ago(status.at),
+        "at": ago(now, status.at),
         "way": tiles(_WAY),
         "aside": tiles(_ASIDE),
         "unsettled": live.settling,
@@ -204,21 +169,21 @@ def _said(status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
         "brakes": [
             {
                 "detail": _shown(brake.detail),
-                "at": ago(brake.pulled_at),
+                "at": ago(now, brake.pulled_at),
                 "release": released_by(brake.kind).capitalize(),
                 "help": f"assetsync resume {brake.id}",
             }
             for brake in status.brakes
         ],
         "no_room": None if status.without_room is None else _shown(status.without_room),
-        "paused": None if pause is None else {"detail": _shown(pause.detail), "at": ago(pause.since)},
+        "paused": None if pause is None else {"detail": _shown(pause.detail), "at": ago(now, pause.since)},
         "held_up": None if (waits := held_by_doubts(status)) is None else _shown(waits),
         "key_refused": pause is not None and pause.reason == "key_refused",
         "refused": None
         if status.refused is None
         else {
             "mistake": _shown(status.refused.mistake),
-            "at": ago(status.refused.at),
+            "at": ago(now, status.refused.at),
             "reload": _shown("`systemctl reload assetsync@SITE`"),
         },
         "holds": [(_shown(folder), _shown(hold.detail)) for folder, hold in sorted(status.holds.items())],
@@ -253,14 +218,10 @@ def _said(status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
         "watcher_is_fine": live.trust.mode != "inotify" or not live.trust.polling,
         "trust": live.trust,
         "watching": _TOO_FEW if live.trust.mode == "inotify" and live.trust.polling else _WATCHING[live.trust.mode],
-        "canary": ago(live.trust.canary_at),
+        "canary": ago(now, live.trust.canary_at),
         "version": live.version,
-        "started": ago(live.started_at),
+        "started": ago(now, live.started_at),
     }
-
-
-def _ago(now: float, seconds: float | None) -> When:
-    return When("not yet", None) if seconds is None else When(f"{span(now - seconds)} ago", moment(seconds))
 
 
 def _job(job: str, status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
@@ -268,7 +229,7 @@ def _job(job: str, status: SiteStatus, live: Live, now: float) -> dict[str, Any]
     return {
         "name": job,
         "does": _WORK[job],
-        "last": _ago(now, None if run is None else run.at),
+        "last": ago(now, None if run is None else run.at),
         "idle": run is not None and run.idle,
         "took": "-" if run is None or run.seconds is None else _took(run.seconds),
         "next": When("off", None) if following is None else When(f"in {span(following - now)}", moment(following)),
@@ -295,7 +256,7 @@ def _vanished(status: SiteStatus, now: float) -> dict[str, Any] | None:
         return None
     newest = status.vanished[-1]
     return {
-        "at": _ago(now, newest.at),
+        "at": ago(now, newest.at),
         "count": newest.count,
         "known": newest.known,
         "names": [_shown(name) for name in newest.names],
@@ -351,21 +312,3 @@ def _named(row: FileRow, why: str | None) -> dict[str, Any]:
 
 def _shown(text: str | bytes) -> str:
     return redact(runnable(printable(text)))
-
-
-def policy(style: str, script: str | None = None) -> str:
-    """Return the Content-Security-Policy of a document that contains this style, and this script if it has one.
-
-    A document with a script may read this server, and has a form that asks it.
-    """
-    own = "form-action 'none'"
-    if script is not None:
-        own = f"form-action 'self'; script-src '{_hash(script)}'; connect-src 'self'"
-    return (
-        f"default-src 'none'; style-src '{_hash(style)}'; img-src 'self'; base-uri 'none'; frame-ancestors 'none';"
-        f" {own}"
-    )
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
