@@ -103,12 +103,14 @@ class Verdict:
 def is_equal(doubt: Doubt, sight: Candidate) -> bool:
     """Return whether an asset is the whole file: same MD5, or without MD5 the same size and name, and new.
 
-    For an upload that was refused as a copy only the MD5 counts.
+    An asset of another name that existed before the attempt is another file's: the ledger may have lost the row of that
+    file. For an upload that was refused as a copy only the MD5 counts.
     """
     if not sight.asset.processed or sight.asset.size not in (doubt.size, None):
         return False
     if sight.asset.md5 is not None and doubt.md5 is not None:
-        return sight.asset.md5 == doubt.md5
+        may_be_its_own = sight.named or not sight.before or doubt.refused_as_duplicate
+        return sight.asset.md5 == doubt.md5 and may_be_its_own
     return sight.named and not sight.unsure and _is_alike(doubt, sight)
 
 

@@ -160,6 +160,7 @@ def second(sight: Candidate, assetid: str) -> Candidate:
         ("5 equal is adopted at once and needs no grace", [OTHER, second(EQUAL, "2")], found("2")),
         ("5 equal under another name is adopted", [replace(EQUAL, named=False)], found("1")),
         ("5 equal from before is adopted", [replace(EQUAL, before=True)], found("1")),
+        ("5 but not under another name", [replace(EQUAL, before=True, named=False), second(EQUAL, "2")], found("2")),
         ("5 the name sent is preferred", [replace(EQUAL, named=False), second(EQUAL, "2")], found("2", "1")),
         ("5 what is new is preferred", [replace(EQUAL, before=True), second(EQUAL, "2")], found("2")),
         ("5 equal ones are told apart by their id", [second(EQUAL, "2"), EQUAL], found("1", "2")),
@@ -176,6 +177,7 @@ def test_found(rule: str, candidates: list[Candidate], expected: Verdict, grace:
 
 
 PROOF = replace(SMALLER, prefix="C6")
+OF_ANOTHER = replace(EQUAL, before=True, named=False)
 ABSENT_BEFORE = replace(MINE, absences=MAX_ABSENCES - 1)
 
 # Judgement, the asset it rests on, and whether the look-up counts for the grace.
@@ -206,6 +208,8 @@ A_PERSON = (Judgement.UNDECIDABLE, None, False)
         ("5 not processed before the attempt is not ours", MINE, [replace(UNPROCESSED, before=True)], OVER, ABSENT),
         ("5 not processed and owned is not ours", MINE, [replace(UNPROCESSED, owned=True)], OVER, ABSENT),
         ("5 not processed under another name is not ours", MINE, [replace(UNPROCESSED, named=False)], OVER, ABSENT),
+        ("5 equal from before under another name is not ours", MINE, [OF_ANOTHER], OVER, ABSENT),
+        ("5 its own is waited for beside it", MINE, [OF_ANOTHER, second(UNPROCESSED, "2")], OVER, WAIT),
         ("5 what may be it is looked at for the whole grace", MINE, [UNSURE], YOUNG, COUNTS),
         ("5 what may be it is a person's after the grace", MINE, [UNSURE], OVER, A_PERSON),
         ("5 what may have been renamed is too", MINE, [RENAMED], OVER, A_PERSON),

@@ -54,6 +54,22 @@ def test_late_arrival_is_found_within_grace(world):
     assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 1)
 
 
+@pytest.mark.parametrize(("fault", "posts"), [("lost_after", 1), ("lost_before", 2)])
+def test_older_asset_of_another_file_is_left_to_it(world, clock, fault, posts):
+    """After its disk was rolled back, the ledger does not know the assets of files that it sends again."""
+    other = world.service.put(b"some content", "other.jpg")
+    world.service.processing = 3.0
+    for name in ("a.jpg", "other.jpg"):
+        world.write(name, b"some content")
+    world.scan()
+    later = "UPDATE files SET due_at = ? WHERE path = ?"
+    world.ledger.store.write(lambda conn: conn.execute(later, (clock.now() + 30, b"other.jpg")))
+    world.service.script.append(fault)
+    world.live(20 * GRACE)
+    assert set(world.states().values()) == {VERIFIED}
+    assert (world.row("other.jpg").assetid, len(world.service.posts)) == (other.id, posts)
+
+
 def test_time_alone_resends_no_hung_upload(world):
     lose(world, "lost_before")
     world.live(3)
