@@ -24,10 +24,6 @@ _MOST_DOUBTS = 5
 """For each worker: four may be in doubt when another file leaves, and all that are on their way may be lost."""
 
 
-_BY_HAND = 2
-"""On their way by hand: one is sent, and the outcome of one before it may be left and not carried out yet."""
-
-
 class Violation(AssertionError):
     """A promise that was not kept."""
 
@@ -145,10 +141,12 @@ class Checks:
         doubts = sending = 0
         for row in self._rows(
             "SELECT id, state, assetid, (SELECT COUNT(*) FROM attempts a WHERE a.file_id = f.id AND a.closed_at IS NULL"
-            " AND a.ended_at IS NULL) AS flying FROM files f WHERE state NOT IN ('superseded', 'gone')"
+            " AND a.ended_at IS NULL) AS flying, (SELECT COUNT(*) FROM attempts a WHERE a.file_id = f.id"
+            " AND a.closed_at IS NULL AND a.by_hand) AS by_hand FROM files f WHERE state NOT IN ('superseded', 'gone')"
         ):
             doubts += row["state"] == "in_doubt"
-            sending += row["state"] == "sending"
+            # The number of uploads by hand is up to the persons.
+            sending += row["state"] == "sending" and not row["by_hand"]
             if (row["state"] == "sending") != (row["flying"] == 1):
                 raise Violation(f"I2: row {row['id']} is {row['state']} with {row['flying']} attempts in flight")
             assetid = row["assetid"]
@@ -162,7 +160,7 @@ class Checks:
         workers = simulation.config.upload.workers
         # Of what was accepted lately, half may be in doubt; folders that accept nothing have a limit of their own.
         more = len(service.assets) // 2 + 4 * workers if simulation.variant.default_limits else 0
-        if doubts > _MOST_DOUBTS * workers + service.phantoms + more or sending > workers + _BY_HAND:
+        if doubts > _MOST_DOUBTS * workers + service.phantoms + more or sending > workers:
             raise Violation(f"I6: {doubts} doubts, {sending} on their way")
         if len(simulation.watch_queue) > 2 * len(PATHS) or len(simulation.site.settling) > 2 * len(PATHS):
             raise Violation("I6: watch_queue or settling files pile up")
