@@ -1,16 +1,16 @@
 """How often the service is searched, on a sandbox that answers as a live installation does.
 
-Covers `sync/readback/verifier.py` and `reconcile/run.py` together.
+Covers `sync/readback/verifier.py`, `sync/doubts/resolver.py` and `reconcile/run.py` together.
 """
 
 import pytest
 from pydantic import SecretStr
 
-from assetsync.model import SearchRequest
+from assetsync.model import SearchRequest, State
 from assetsync.parts import make_service
 from assetsync.reconcile import Reconciler
-from assetsync.sandbox import Sandbox, SandboxSettings
-from tests.world import FOLDER
+from assetsync.sandbox import FaultKind, FaultRule, Operation, Sandbox, SandboxSettings
+from tests.world import FOLDER, PROBE
 
 
 class Quiet:
@@ -76,3 +76,33 @@ def test_hundred_files_cost_three_searches(watched, lag):
     first_contact = [request for _, request in site.searches if request.searchfor == "%"]
     assert len(first_contact) == 2, "the empty folder is listed once, and once for unprocessed assets"
     assert len(site.searches) - len(first_contact) <= 3
+
+
+def test_five_doubts_cost_ten_searches_a_minute(watched):
+    """Count the rounds after the first minute, in which the doubts are new, and before the one that decides.
+
+    The folder holds more assets than a page of the interface, so that each listing takes two searches.
+    """
+    site, sandbox = watched(0.0)
+    for number in range(40):
+        site.world.write(f"{number}", f"content {number}".encode())
+    site.run()
+    sandbox.set_faults(FaultRule(kind=FaultKind.STATUS, operation=Operation.UPLOAD, times=5))
+    for number in range(5):
+        site.world.write(f"lost {number}", f"lost content {number}".encode())
+    site.world.scan()
+    site.searches.clear()
+    began = site.clock.steady()
+    while site.world.site.context.ledger.doubts.by_folder() or site.clock.steady() < began + 60:
+        assert site.clock.steady() < began + 1200
+        site.world.live(2, tick=2)
+    asked = [(at, request) for at, request in site.searches if request.dbdirect and request.searchfor != PROBE]
+    # The round that decides also asks for each file in all folders.
+    decided = next(at for at, request in asked if request.folderid is None)
+    lookups = [at for at, _ in asked if began + 60 <= at < decided - 1]
+
+    assert decided - began > 120
+    assert max(sum(at <= each < at + 60 for each in lookups) for at in lookups) <= 10
+    site.world.live(4, tick=2)
+    assert {row.state for row in site.world.ledger.reports.files()} == {State.VERIFIED}
+    assert len(sandbox.assets()) == 45

@@ -1,10 +1,10 @@
 """Look up the uploads whose answer was lost, and end each doubt.
 
-A round handles all due doubts, folder by folder. The resolver first searches for each doubt by name, unless more than
-20 doubts of the folder are due. If no search shows an equal asset, one listing of the folder serves all its remaining
-doubts. An upload that its folder does not show after the grace is looked up in all folders before the file is sent
-again. A look-up without an answer decides nothing and leaves a gap in the grace. Failed look-ups of other doubts do not
-delay a doubt whose own look-ups were answered.
+A round handles, folder by folder, all doubts of each folder in which one is due. The resolver first searches for a new
+doubt by name, unless the folder has several. If no search shows an equal asset, one listing of the folder serves all
+its remaining doubts. An upload that its folder does not show after the grace is looked up in all folders before the
+file is sent again. A look-up without an answer decides nothing and leaves a gap in the grace. Failed look-ups of other
+doubts do not delay a doubt whose own look-ups were answered.
 
 The judgement is left to `core.doubt`, the assets that look-ups show to `sync.doubts.candidates`, and the backoff of
 folders whose look-ups fail to `sync.folder_backoff`.
@@ -30,13 +30,17 @@ from assetsync.sync.lookups import CheckedListing, is_broad, named, shown_sample
 
 log = structlog.get_logger(__name__)
 
+_NEW_BY_NAME_AT_MOST = 3
 _BY_NAME_AT_MOST = 20
+"""Most doubts that are searched for by name in a folder whose last look-up failed: its listing may fail again."""
 _FAILED_IN_A_ROW = 2
 _SLOWEST = 60.0
 _SLOW_PART = 16
 """A round is slow above this fraction of the grace (1/16); at 1/8, look-ups would leave nothing but gaps."""
 _LOOKED_UP_AGAIN = "they stay in doubt, and are looked up again after a pause that grows while this fails"
-_MOST_DOUBLINGS = 10
+_FIRST_PAUSE = 0.5
+_PAUSE_GROWTH = 4.0
+_MOST_GROWTHS = 5
 """Number of look-ups after which the pause between them no longer grows."""
 
 
@@ -79,11 +83,7 @@ class Resolver:
         if due:
             self._begin()
             self._forget_decided()
-            slow = self._slow()
-            if slow > self._grace / _SLOW_PART:
-                # Take all doubts in one round: two rounds would wait for each other, and their durations would be
-                # unknown.
-                due = self._ledger.doubts.due(now + self._pause(_MOST_DOUBLINGS) + SLOW_GAP * slow)
+            due = self._in_one_round(due, now)
         self._round, self._sample = due, None
         folders = [(folder, list(group)) for folder, group in groupby(due, key=lambda d: d.attempt.destfolderid)]
         done, failed, before = 0, False, self._answers
@@ -124,6 +124,21 @@ class Resolver:
             self._ledger.doubts.look_up_as(f"{self._service.account} {self._grace:g}")
             self._is_begun = True
 
+    def _in_one_round(self, due: Sequence[OpenDoubt], now: float) -> list[OpenDoubt]:
+        """Return the due doubts, and those due soon in the same folders: one listing serves all doubts of a folder.
+
+        A folder whose last look-up failed waits for its time.
+        """
+        slow = self._slow()
+        soon = self._ledger.doubts.due(now + self._pause(_MOST_GROWTHS) + SLOW_GAP * slow)
+        if slow > self._grace / _SLOW_PART:
+            # Take all doubts in one round: two rounds would wait for each other, and their durations would be unknown.
+            return soon
+        folders = {doubt.attempt.destfolderid for doubt in due}
+        joint = {folder for folder in folders if folder not in self._folder_backoff}
+        taken = {doubt.attempt.id for doubt in due}
+        return [one for one in soon if one.attempt.id in taken or one.attempt.destfolderid in joint]
+
     def _look_soon(self, destfolderid: str, doubts: Sequence[OpenDoubt], error: ServiceError) -> None:
         """Schedule an early look-up for doubts without an answer in a folder where other look-ups were answered."""
         look_at = self._clock.now() + self._folder_backoff.partly(destfolderid)
@@ -156,7 +171,7 @@ class Resolver:
         """Look up the doubts of a folder and judge the answered ones; return all doubts and the last failure."""
         looking = [self._candidates.begin(doubt) for doubt in doubts]
         answers = self._answers
-        failure = self._by_name(destfolderid, looking) if len(looking) <= _BY_NAME_AT_MOST else None
+        failure = self._by_name(destfolderid, self._to_search(destfolderid, looking))
         unseen = [one for one in looking if not one.by_name]
         keeps_failing = self._folder_backoff.keeps_failing(destfolderid) and self._answers == answers
         if unseen and (failure is None or (failure.is_passing and not keeps_failing)):
@@ -166,6 +181,13 @@ class Resolver:
         if answered:
             self._judge_all(destfolderid, answered)
         return looking, failure
+
+    def _to_search(self, destfolderid: str, looking: Sequence[Looking]) -> Sequence[Looking]:
+        """Return the doubts to search for by name: a few new ones, or all if the folder may not be listed."""
+        if destfolderid in self._folder_backoff:
+            return looking if len(looking) <= _BY_NAME_AT_MOST else ()
+        new = [one for one in looking if not one.doubt.attempt.looks]
+        return new if len(new) <= _NEW_BY_NAME_AT_MOST else ()
 
     def _by_name(self, destfolderid: str, looking: Sequence[Looking]) -> Failure | None:
         """Look up each doubt by its name, and return the last failure.
@@ -347,7 +369,8 @@ class Resolver:
         The pause is short at first, because the service may only be slow. Later it is at most a quarter of the grace,
         so that the grace has no gap.
         """
-        return min(max(0.25, self._grace / 4), 0.5 * 2.0 ** min(looks, _MOST_DOUBLINGS), _SLOWEST)
+        growth = _PAUSE_GROWTH ** min(looks, _MOST_GROWTHS)
+        return min(max(0.25, self._grace / 4), _FIRST_PAUSE * growth, _SLOWEST)
 
     def _report(self, one: Looking, verdict: Verdict) -> None:
         bound = log.bind(path=printable(one.doubt.file.path), attempt=one.doubt.attempt.id)
