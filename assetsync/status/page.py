@@ -123,7 +123,7 @@ _WATCHING = {
     "off": "Nothing is watched: only the scan finds new files.",
 }
 _DRIFTS = {
-    "metadata": "Changed after the upload",
+    "metadata": "Metadata other than in the tree",
     "sidecar": "Sidecar cannot be read",
     "elsewhere": "In another folder",
     NOT_AS_SENT: "Not kept by the service",

@@ -223,6 +223,9 @@ def test_file_that_waits_for_its_sidecar_says_so(make_world):
     world.write("it's.jpg")
     world.scan_and_send()
     assert "it's.jpg Waiting for its sidecar" in said(files(shown, "q=it's"))
+    status = said(shown.get("/"))
+    assert "Waiting for their own sidecars" in status
+    assert "Nothing waits." not in status
     assert "not before" not in said(files(shown))
     assert "when its sidecar has come" in said(files(shown))
     text = said(file(shown, "it's.jpg"))
