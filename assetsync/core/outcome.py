@@ -27,6 +27,7 @@ class Message:
 
     The pattern is matched from the beginning of the text, whose whitespace is collapsed, without regard to case.
     `answer` is REFUSED only if it is known that nothing was stored; `shown` is the message in its readable form.
+    `fault` decides what follows a refusal: FILE blocks the file, FOLDER also holds its folder, KEY blocks nothing.
     """
 
     reason: str

@@ -85,7 +85,8 @@ class Uploader:
     def run(self, go_on: Callable[[], bool]) -> Step:
         """Upload due files while `go_on` returns True; return IDLE or PAUSED once none can be taken, WORKED for a stop.
 
-        Uploads in flight end first, and their results are on the disk. Raise LedgerError if the ledger cannot be used.
+        Uploads in flight end first, and their results are on the disk; a caller that cannot wait cuts them by closing
+        the service. Raise LedgerError if the ledger cannot be used.
         """
         until = float("inf") if self.workers == self._configured else self._clock.steady() + _WITH_FEWER
 
