@@ -22,6 +22,10 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 
 
+class Missing(Exception):
+    """The machine lacks what a benchmark needs; the text has the command that installs it."""
+
+
 @dataclass(frozen=True)
 class Bench:
     """What a benchmark is handed: whether it should be quick, and a folder that is removed afterwards."""

@@ -1,14 +1,13 @@
-"""A thin service for measuring clients: `python tests/benchmarks/peer.py [--delay S] [--lag S] [--assets N]`.
+"""A thin service for measuring clients: `python tests/benchmarks/peer.py [--assets N]`.
 
 One thread over epoll in a process of its own: takes uploads, answers each with a fresh id and forgets the bytes;
-answers searches from what was uploaded, or from N assets made up beforehand. The index shows an upload after a lag, the
-database at once and without paging. It checks nothing and serves every client alike. Prints its port, then runs until
-its standard input is closed.
+answers searches from what was uploaded, or from N assets made up beforehand, without paging. It checks nothing. Uploads
+of any size are taken, and their first bytes timed; where many small ones are measured, `sink.py` takes them. Prints its
+port, then runs until its standard input is closed.
 """
 
 import argparse
 import hashlib
-import heapq
 import json
 import re
 import selectors
@@ -49,18 +48,14 @@ def made_up_id(number: int) -> str:
 
 
 class Peer:
-    def __init__(self, delay: float, assets: int, lag: float = 0.0) -> None:
-        self._delay = delay
-        self._lag = lag
+    def __init__(self, assets: int) -> None:
         self._made_up = assets
         self._stored: dict[str, tuple[str, str, int, str | None]] = {}
-        self._stored_at: dict[str, float] = {}
         self._selector = selectors.SelectSelector()
         self._arrivals: dict[str, float] = {}
-        self._late: list[tuple[float, int, socket.socket, bytes]] = []
         self._number = assets
         self._scrap = bytearray(1 << 20)
-        self.counted = {"uploads": 0, "searches": 0, "connections": 0, "first": 0.0, "last": 0.0}
+        self._searches = 0
 
     def serve(self, stop_fd: int) -> int:
         listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
@@ -69,20 +64,14 @@ class Peer:
         self._selector.register(stop_fd, selectors.EVENT_READ, None)
         print(listener.getsockname()[1], flush=True)
         while True:
-            wait = max(0.0, self._late[0][0] - time.monotonic()) if self._late else None
-            for key, _ in self._selector.select(wait):
+            for key, _ in self._selector.select():
                 if key.data is None:
                     return 0
                 key.data(key.fileobj)
-            now = time.monotonic()
-            while self._late and self._late[0][0] <= now:
-                _, _, sock, answer = heapq.heappop(self._late)
-                self._send(sock, answer)
 
     def _accept(self, listener: socket.socket) -> None:
         sock, _ = listener.accept()
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.counted["connections"] += 1
         self._selector.register(sock, selectors.EVENT_READ, _Connection(self))
 
     def _send(self, sock: socket.socket, answer: bytes) -> None:
@@ -102,10 +91,10 @@ class Peer:
         """Answer one request: its head and what was kept of its body."""
         line = request[: request.index(b"\r\n")]
         if b"/global/api2/" in line:
-            self.counted["searches"] += 1
+            self._searches += 1
             self._send(sock, self._search(request.partition(_HEAD_END)[2]))
         elif line.startswith(b"GET "):
-            told = self._arrivals if b"/arrivals" in line else self.counted
+            told = self._arrivals if b"/arrivals" in line else {"searches": self._searches}
             self._send(sock, _answer(json.dumps(told).encode(), b"application/json"))
         else:
             self._uploaded(sock, request, length)
@@ -123,22 +112,14 @@ class Peer:
             size = length - start - (len(boundary[1]) + 8 if boundary else 0)
             # Of a long one the bytes were not kept, and so there is no digest.
             md5 = hashlib.md5(request[start : start + size]).hexdigest().upper() if length <= _KEPT else None
-            self._stored_at[assetid] = now
             self._stored[assetid] = (name, folder[1].decode() if folder else "", size, md5)
             if len(self._arrivals) < _ARRIVALS:
                 self._arrivals[name] = now
-        self.counted["uploads"] += 1
-        self.counted["first"] = self.counted["first"] or now
-        self.counted["last"] = now
         xml = (
             f'<?xml version="1.0" encoding="UTF-8"?>\n<Response>\n<responsecode>0</responsecode>\n<message>success'
             f"</message>\n<assetid>{assetid}</assetid>\n<filetype>doc</filetype>\n</Response>\n"
         )
-        answer = _answer(xml.encode(), b"application/xml;charset=UTF-8")
-        if self._delay:
-            heapq.heappush(self._late, (now + self._delay, self._number, sock, answer))
-        else:
-            self._send(sock, answer)
+        self._send(sock, _answer(xml.encode(), b"application/xml;charset=UTF-8"))
 
     def _search(self, form: bytes) -> bytes:
         fields = parse_qs(form.decode())
@@ -148,9 +129,7 @@ class Peer:
         asked = fields["searchfor"][0]
         ids = _IDS.findall(asked)
         if ids:
-            known = time.monotonic() - self._lag
-            shown = [assetid for assetid in ids if self._stored_at.get(assetid, 0.0) <= known]
-            rows = [row for assetid in shown if (row := self._row(assetid)) is not None]
+            rows = [row for assetid in ids if (row := self._row(assetid)) is not None]
         elif asked == "%":
             # As a live service does, which ignores the parameters for paging and for unprocessed assets there.
             return _answer(self.listing(fields.get("folderid", [""])[0]), _JSON)
@@ -242,11 +221,9 @@ def _answer(body: bytes, content_type: bytes) -> bytes:
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--delay", type=float, default=0.0)
-    parser.add_argument("--lag", type=float, default=0.0)
     parser.add_argument("--assets", type=int, default=0)
     given = parser.parse_args()
-    return Peer(given.delay, given.assets, given.lag).serve(sys.stdin.fileno())
+    return Peer(given.assets).serve(sys.stdin.fileno())
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ def rows_beside_json(count: int) -> dict[str, float]:
     from assetsync.service.records import RecordStream
     from tests.benchmarks.peer import Peer
 
-    listing = Peer(0.0, count).listing(FOLDER)
+    listing = Peer(count).listing(FOLDER)
     chunks = [listing[at : at + 65536] for at in range(0, len(listing), 65536)]
     best = {"stream": float("inf"), "json": float("inf")}
     for _ in range(5):

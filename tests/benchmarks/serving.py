@@ -34,9 +34,9 @@ class Serving:
 
 
 @contextlib.contextmanager
-def serving(*, delay: float = 0.0, lag: float = 0.0, assets: int = 0) -> Iterator[Serving]:
+def serving(*, assets: int = 0) -> Iterator[Serving]:
     peer = str(Path(__file__).with_name("peer.py"))
-    argv = [sys.executable, peer, f"--delay={delay}", f"--lag={lag}", f"--assets={assets}"]
+    argv = [sys.executable, peer, f"--assets={assets}"]
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
