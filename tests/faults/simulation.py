@@ -53,6 +53,8 @@ TOGETHER = 4
 """How many files may be under way at once where a sender takes several together."""
 TOGETHER_CALLS = 12
 """How often such a sender may ask whether to go on: about three times a file."""
+_MOST_IN_A_MOMENT = 10_000
+"""Lines of the trace; a schedule has some hundred."""
 DISK_FULL = "database or disk is full"
 UNFORESEEN = "an error nobody foresaw"
 
@@ -394,7 +396,10 @@ class Simulation:
         """
         sent: object = Step.WORKED
         until = self.clock.true + (1.0 if self.variant.upload_takes else float("inf"))
+        began = self.clock.true, len(self.trace)
         while sent is Step.WORKED and self.clock.true < until:
+            if self.clock.true == began[0] and len(self.trace) > began[1] + _MOST_IN_A_MOMENT:
+                raise Violation("I7: senders work without end, and no time passes")
             idle = [f for f in self.baton.fibers.values() if f.name.startswith("send") and not f.busy]
             if not idle or not self.send(1_000):
                 return False

@@ -140,7 +140,9 @@ class SidecarStates:
         since, asked = self._since.get(known, (steady, steady))
         since = steady if steady - asked > self._settle + _WRITTEN_PATIENCE else since
         self._since[known] = since, steady
-        return max(0.0, since + self._settle - steady)
+        left = since + self._settle - steady
+        # A wait shorter than the clock's resolution would be over at once, and asked for again without end.
+        return max(_AGAIN, left) if left > 0 else 0.0
 
     def _settles_in(self, sidecar: bytes) -> float:
         """Return the seconds until a sidecar is settled; 0 if no wait is needed, or past the time-out."""

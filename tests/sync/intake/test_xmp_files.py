@@ -159,6 +159,20 @@ def test_xmp_that_stays_away_delays_once(settling, clock):
     assert sent(settling) == {}
 
 
+def test_last_moment_of_the_wait_is_not_asked_for_again(settling, clock):
+    """A due time later by less than the clock resolves is now."""
+    settling.write("p.xmp", xmp("before"), mtime=1)
+    settling.hint("p.xmp")
+    (settling.root / "p.xmp").unlink()
+    settling.send()
+    clock.advance(60 - 1e-9)
+    settling.site.uploader.step()
+    assert settling.row("p.jpg").due_at > clock.now()
+    clock.advance(1)
+    settling.send()
+    assert settling.posted() == ["p.jpg"]
+
+
 def test_second_look_decides_that_an_xmp_is_gone(world, clock):
     world.write("p.xmp", xmp("before"), mtime=1)
     world.scan()
