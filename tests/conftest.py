@@ -14,6 +14,7 @@ from _pytest.terminal import TerminalReporter
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from assetsync.ledger.file import integrity
 from assetsync.sandbox import Sandbox
@@ -27,20 +28,50 @@ from .world import ManualClock, World
 
 MEMORY = Path("/dev/shm")
 _NEEDED = 2 * 1024**3
-"""Bytes of memory that must be free: more than the files of three workers ever take at once."""
+"""Bytes of memory that must be free: more than the files of four workers ever take at once."""
 _made: list[str] = []
+
+_FIRST = (
+    "tests/soak/test_soak.py::test_nothing_grows",
+    "tests/faults/test_hardship.py",
+    "tests/systemd/test_debian.py",
+    "tests/independent/test_kill.py",
+    "tests/daemon/test_limits.py::test_few_descriptors_block_no_file",
+    "tests/test_readme_commands.py",
+)
+"""The longest tests, in this order: if they came last, the other workers would be idle."""
+
+_WAITING = (
+    "tests/browser/",
+    "tests/cli/commands/test_audit.py",
+    "tests/cli/commands/test_upload.py",
+    "tests/daemon/",
+    "tests/faults/test_crash_points.py",
+    "tests/faults/test_hardship.py",
+    "tests/faults/test_kill.py",
+    "tests/faults/test_watch_fuzz.py",
+    "tests/independent/",
+    "tests/interface/test_kinds.py",
+    "tests/interface/test_upload_parameters.py",
+    "tests/notify/test_processes.py",
+    "tests/soak/",
+    "tests/systemd/",
+    "tests/test_demo.py",
+    "tests/test_packaging.py",
+    "tests/test_readme_commands.py",
+)
+"""Folders and files of tests that wait for processes and intervals. The others compute most of the time."""
 
 _ONE_WORKER = (
     "tests/browser/test_files_page.py",
     "tests/browser/test_page.py",
     "tests/independent/test_mirror.py",
-    "tests/soak/test_soak.py",
     "tests/systemd/test_boot.py",
     "tests/systemd/test_debian.py",
     "tests/test_demo.py",
     "tests/test_packaging.py",
 )
-"""Files whose tests share what takes long to make, or take long themselves.
+"""Files of `_WAITING` whose tests share what takes long to make.
 
 pytest-xdist 3.8 ignores its own groups under pytest 9.2.
 """
@@ -92,15 +123,29 @@ def _keep_files_in_memory() -> None:
 
 
 class _Scheduling(LoadScopeScheduling):
-    """Hand out test by test, the files of `_ONE_WORKER` whole and first."""
+    """Hand out files, but one by one the tests that wait; half of the workers begin with these, the others end so.
+
+    Thus some workers compute while others wait, from the first second to the last.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return file if file in _ONE_WORKER else nodeid
+        return nodeid if nodeid.startswith(_WAITING) and file not in _ONE_WORKER else file
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        waits = self.nodes.index(node) % 2 == 0
+
+        def rank(scope: str) -> tuple[bool, int]:
+            place = next((place for place, first in enumerate(_FIRST) if scope.startswith(first)), len(_FIRST))
+            return scope.startswith(_WAITING) != waits, place
+
+        self.workqueue.move_to_end(min(self.workqueue, key=rank), last=False)
+        super()._assign_work_unit(node)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    assert [file for file in _ONE_WORKER if not (config.rootpath / file).is_file()] == []
+    named = [*_FIRST, *_WAITING, *_ONE_WORKER]
+    assert [name for name in named if not (config.rootpath / name.partition("::")[0]).exists()] == []
     return _Scheduling(config, log)
 
 
@@ -143,7 +188,8 @@ def _copy_new_ledgers() -> Iterator[None]:
 
 @pytest.fixture
 def clock() -> ManualClock:
-    return ManualClock(time.time() + 86_400)
+    # From a full five minutes on, or pauses that end at multiples of seconds would be other ones in each run.
+    return ManualClock((time.time() // 300 + 1) * 300 + 86_400)
 
 
 @pytest.fixture

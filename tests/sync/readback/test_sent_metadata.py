@@ -27,7 +27,8 @@ def report(make_world):
             world.write(name, name.encode())
             world.write(f"{name}.yaml", sidecar)
         world.scan_and_send()
-        world.live(70)
+        # Indexed at the latest after 61 seconds, and looked for again within 15.
+        world.live(80)
         return world
 
     return make
