@@ -3,8 +3,8 @@
 `python -m tests --quick` is for use after each edit: ruff, mypy, import-linter, and the tests that start no process,
 serve no sandbox and simulate no long time (the rule is in `tests/quick.py`).
 
-Many tests wait for processes, so more of them run at once than there are cores; `-n 0` runs them one by one. A test
-that does not end is ended, with the place where it was, so that it does not keep silent about all others.
+Many tests wait for processes, so five run at once, of which two compute (`tests/conftest.py`); `-n 0` runs them one by
+one. A test that does not end is ended, with the place where it was, so that it does not keep silent about all others.
 """
 
 import os
@@ -27,7 +27,7 @@ def tool(name: str) -> str:
 def pytest_arguments(said: list[str]) -> list[str]:
     # The long ones take hours.
     ends = [] if "--long" in said else [f"faulthandler_timeout={_HANGS}", "faulthandler_exit_on_timeout=true"]
-    return ["-q", "-n", "3", *(word for end in ends for word in ("-o", end)), *said]
+    return ["-q", "-n", "5", *(word for end in ends for word in ("-o", end)), *said]
 
 
 CHECKS = {

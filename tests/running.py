@@ -17,6 +17,9 @@ from assetsync.sandbox import Sandbox, SandboxSettings
 FOLDER = "D0D0"
 KEY = "daemon-key"
 
+SHORT_BUSY_WAIT = "import assetsync.ledger.file.database as module\nmodule._BUSY_SECONDS = 1.0"
+"""Lines of Python after which SQLite waits for another program's lock for a second, in place of ten."""
+
 _MAIN = "import sys; from assetsync.cli import main; sys.exit(main())"
 
 

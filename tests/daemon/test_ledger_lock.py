@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.locks import deleted_but_open, fill, holds_shared, open_and_close, small_disk
-from tests.running import Running
+from tests.running import SHORT_BUSY_WAIT, Running
 
 
 @pytest.fixture(params=["tmpfs", "ext4"])
@@ -84,7 +84,7 @@ def test_start_beside_another_writer_keeps_the_lock(make):
     with closing(sqlite3.connect(running.ledger, isolation_level=None)) as other:
         other.execute("PRAGMA locking_mode=EXCLUSIVE")
         other.execute("BEGIN EXCLUSIVE")
-        running.start(ready=False)
+        running.start(broken=SHORT_BUSY_WAIT, ready=False)
         running.until(lambda: running.events("waiting for the ledger"))
         other.execute("ROLLBACK")
     running.until(lambda: len(running.events("running")) == 2)

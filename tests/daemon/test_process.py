@@ -20,7 +20,7 @@ import pytest
 
 from assetsync.model import State
 from assetsync.sandbox import FaultKind, FaultRule, Operation
-from tests.running import FOLDER, Running
+from tests.running import FOLDER, SHORT_BUSY_WAIT, Running
 
 
 def test_burst_while_stopped_is_sent_once(make, sandbox, request):
@@ -172,7 +172,7 @@ def test_ledger_locked_at_start_is_waited_for(make):
     assert running.stop() == 0
     with closing(sqlite3.connect(running.ledger)) as conn:
         conn.execute("BEGIN IMMEDIATE")
-        running.start(ready=False)
+        running.start(broken=SHORT_BUSY_WAIT, ready=False)
         running.until(lambda: running.events("waiting for the ledger"))
         conn.rollback()
     (running.photos / "a.jpg").write_bytes(b"a")

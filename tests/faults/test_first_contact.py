@@ -301,11 +301,11 @@ def never_shown(exchange: Exchange) -> None:
 @pytest.fixture
 def undecided(place, make_front) -> Place:
     """A file whose upload a person has to decide, beside one that is verified."""
-    place.grace, place.speed = "60s", 100.0
+    place.grace, place.speed = "60s", 200.0
     front = make_front(place)
     place.write("a.bin", b"the file of the doubt")
     front.uploads.append(never_shown)
-    assert place.reconcile(wait=3600).blocked == 1
+    assert place.reconcile(wait=36_000).blocked == 1
     place.write("b.bin", b"another file")
     place.reconcile()
     return place

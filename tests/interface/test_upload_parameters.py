@@ -202,6 +202,7 @@ class TestZip:
     def test_extracted_zip_is_verified(self, make_site, archive):
         site = make_site(processing_delay=0.2)
         configure(site, "upload: {zip_extract: true}")
+        site.config.write_text(site.config.read_text() + "schedule: {index: 1s}\n")
         site.write("box.zip", archive)
         assert site.run("reconcile", "--wait", "20s", "--json").only["verified"] == 1
         stored = {asset.filename: asset for asset in site.sandbox.assets()}

@@ -366,7 +366,7 @@ def test_first_import_pulls_no_brake(make_world):
 
 
 def test_vanished_brake_spares_small_trees(make_world):
-    for count, braked in ((1000, True), (20, True), (19, False)):
+    for count, braked in ((100, True), (20, True), (19, False)):
         world = make_world()
         (world.root / "d").mkdir()
         for number in range(count):

@@ -218,7 +218,8 @@ def test_moved_asset_is_drift_until_settled(mirrored):
 
 
 def test_unprocessed_asset_is_listed_until_sent_again(site):
-    site.configure(more="policy: {unprocessed_after: 200ms}\nschedule: {verify: 100ms}")
+    # With the default, the index may be behind for a minute: until then nothing else is asked for the asset.
+    site.configure(more="policy: {unprocessed_after: 200ms}\nschedule: {verify: 100ms, index: 1s}")
     site.sandbox.set_faults(FaultRule(kind=FaultKind.NEVER_PROCESSED, operation=Operation.UPLOAD, times=1))
     site.write("a.txt", b"stuck")
     assert site.run("reconcile").code == 1
