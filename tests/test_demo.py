@@ -126,6 +126,7 @@ def test_missing_temp_folder_names_the_fix(monkeypatch, capsys):
 
 
 def test_keep_serves_pictures_until_a_signal(tmp_path):
+    """Read the printed address and fetch its page."""
     process = subprocess.Popen(
         [*DEMO, "--keep", "--dir", str(tmp_path / "stage")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -59,6 +59,7 @@ def test_readme_commands_are_those_of_the_first_site():
 
 
 def test_commands_work_in_order(tmp_path):
+    """Run the README's commands as they stand, and expect the exit codes that it states."""
     if shutil.which("sqlite3") is None:
         pytest.skip("sqlite3 is not there: apt-get install sqlite3")
     port = free_port()

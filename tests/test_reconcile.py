@@ -298,6 +298,7 @@ def test_unexpected_worker_error_ends_run(world):
 
 
 def test_unwritable_ledger_ends_run(world):
+    """The ledger's disk fills during an upload; the next run sends each file once."""
     for number in range(50):
         world.write(f"{number}", f"{number}".encode() * 100)
     world.scan()
@@ -378,6 +379,7 @@ def test_unlistable_folder_is_named(two_folders, clock):
 
 
 def test_failing_folder_delays_no_others(two_folders, clock):
+    """Every upload into one folder is lost; the other folder is sent completely before the run ends."""
     world, failing = two_folders
     for number in range(40):
         world.write(f"F1/{number}", f"F1 {number}".encode())
@@ -418,6 +420,7 @@ def test_listing_timeouts_do_not_prevent_end(make_world, clock, failing):
 
 @pytest.mark.parametrize("wait", [0, 1])
 def test_files_behind_doubts_are_sent(two_folders, wait, monkeypatch):
+    """Four doubts of an earlier process wait for their look-ups; the files behind them are sent in the same run."""
     world, _folder_backoff = two_folders
     run(world)
     for number in range(4):
@@ -465,6 +468,7 @@ def test_adopt_lists_known_folders_again(world, adopt):
 
 
 def test_run_makes_audit_owed_after_release(world):
+    """After a person releases an audit's brake, status names the audit, and the next run makes it."""
     for number in range(30):
         world.write(f"{number}", b"%d" % number)
     run(world)
@@ -541,6 +545,7 @@ def test_a_run_tells_its_phases_in_order(world):
 
 
 def test_upload_after_interrupt_is_counted(world, clock):
+    """Uploads that end after the stop count in the progress and in the report."""
     told = Told()
     for number in range(200):
         world.write(f"{number}", f"{number}".encode())

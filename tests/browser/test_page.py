@@ -76,6 +76,7 @@ def test_reason_leads_to_its_row_of_the_guide(visit):
 
 
 def test_page_script_follows_changes(visit, running):
+    """The page shows a new count without a reload, and what a person opened stays open."""
     page = visit(clock=True)
     verified = page.locator(".way .verified b")
     before = int(verified.inner_text())
@@ -204,6 +205,7 @@ def test_foreign_host_name_is_refused(browser, running):
 
 
 def test_stale_entries_go_and_outage_is_shown(visit, running):
+    """Files that are blocked no more leave the open page; if the daemon stops answering, the page keeps the rest."""
     page = visit(clock=True)
     count = len(list(running.photos.iterdir()))
     for number, path in enumerate(running.photos.iterdir()):

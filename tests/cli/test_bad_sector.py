@@ -7,6 +7,7 @@ NAMED = "photos/large.tif cannot be read: Input/output error at byte 5,242,880, 
 
 
 def test_bad_sector_is_named_and_cuts_once(site, monkeypatch):
+    """The disk fails 5 MiB into a file: one damaged asset is left, and a retry leaves no other one."""
     pread, bad_from = os.pread, 5 * 2**20
 
     def failing(fd: int, length: int, offset: int) -> bytes:

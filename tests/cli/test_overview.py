@@ -140,6 +140,7 @@ def test_brief_asks_for_a_person_after_an_old_scan(server, site):
 
 
 def test_pages_are_shown_or_why_not(server, site):
+    """The overview names each site's page, or why it has none, and what to do about that."""
     site.write("a.jpg")
     pages = {
         "free": PageAddress(0, "127.0.0.1", 9470),

@@ -62,6 +62,7 @@ def page(site):
 
 @pytest.mark.parametrize("by_site", [True, False])
 def test_printed_commands_run(troubled, by_site, tmp_path, monkeypatch, capsys):
+    """Run every command that the lists, `explain` and the page of a troubled site print; each ends with 0 or 1."""
     del os.environ["ASSETSYNC_CONFIG"]
     monkeypatch.setattr(options, "CONFIGURATIONS", tmp_path)
     monkeypatch.setattr(options, "UNITS", ())

@@ -61,6 +61,7 @@ def test_index_all_is_shown_without_asking(unreachable):
 
 
 def test_upload_is_shown_without_file_bytes(unreachable):
+    """`--explain --json` prints the form that would be sent, with the key redacted and the file's size."""
     path = unreachable.write('a "b".jpg', b"these are the bytes")
     said = unreachable.run(
         "upload", "--folder", PHOTOS, "--meta", "location=Oslo", "--explain", "--json", str(path)

@@ -14,6 +14,7 @@ from assetsync.sync.intake.watch_queue import Looker, WatchQueue
 
 @pytest.mark.parametrize("hours", [pytest.param(24, id="day")])
 def test_full_day_loses_and_repeats_nothing(make_world, request, hours):
+    """Live through an outage, a full disk, a restart and dropped events; the program's memory stays level."""
     tick = 5.0 if request.config.getoption("--long") else 60.0
     world = make_world(watch={"settle": "2s"}, schedule={"index": "60s", "verify": "60s"})
     hints = WatchQueue(most=50)

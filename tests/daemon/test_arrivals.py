@@ -10,6 +10,7 @@ def names(sandbox):
 
 
 def test_every_arrival_is_uploaded_once(make, sandbox, tmp_path):
+    """The watcher, not a scan, finds files that are written slowly, renamed, linked, moved in and copied."""
     running = make().start()
     photos = running.photos
     aside = tmp_path / "aside"

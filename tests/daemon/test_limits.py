@@ -13,6 +13,7 @@ pytestmark = pytest.mark.usefixtures("name_spaces")
 
 
 def test_folders_beyond_watch_limit_are_scanned(make, request):
+    """Scans find files in folders beyond the kernel's limit, and the log names the sysctl."""
     # By itself such a tree is scanned every minute; the long run waits for it.
     rescan, patience = ("1h", 100) if request.config.getoption("--long") else ("2s", 30)
     running = make(schedule=f"{{index: off, verify: 1s, rescan: {rescan}}}")
@@ -162,6 +163,7 @@ def on_a_disk_of_its_own(make):
 
 
 def test_full_ledger_disk_loses_nothing(make, sandbox):
+    """Fill the disk under a running daemon: its loops wait, `status` shows why, and each file is sent once later."""
     running, disk = on_a_disk_of_its_own(make)
     running.start(within=_MOUNT.format(disk))
     (running.photos / "before.txt").write_bytes(b"before")

@@ -40,6 +40,7 @@ def test_burst_while_stopped_is_sent_once(make, sandbox, request):
 
 
 def test_queue_overflow_is_healed_by_a_scan(make, sandbox):
+    """More events than the kernel keeps come while the daemon is stopped, so that a file's event is dropped."""
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     listen = '{listen: "127.0.0.1:0"}'
     running = make(watch="{settle: 0s}", schedule="{index: off, verify: 1s}", status=listen).start()

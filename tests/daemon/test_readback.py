@@ -125,6 +125,7 @@ def two_folders(make_world):
 
 
 def test_unauditable_folder_delays_no_other(two_folders):
+    """The folder is tried again in growing pauses, and is audited once the service answers for it."""
     world = two_folders
     reading, troubles = reading_of(world)
     asked = world.fail_for(FOLDER)

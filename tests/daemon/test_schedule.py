@@ -45,6 +45,7 @@ def test_interval_fires_and_off_never_does():
 
 
 def test_index_wipe_ends_further_index_calls(tmp_path):
+    """A call empties the index: no other call follows, and files count as verified without it."""
     settings = SandboxSettings(api_key=KEY, folders={FOLDER: "photos"}, index_mode="adds", self_index=False)
     with Sandbox(settings) as sandbox:
         running = Running(tmp_path, sandbox).start()
@@ -73,6 +74,7 @@ def test_index_wipe_ends_further_index_calls(tmp_path):
 )
 @pytest.mark.parametrize("job", ["index", "verify"])
 def test_restart_keeps_the_elapsed_wait(make_world, job, ended, waits):
+    """A job that ended before the restart runs once the rest of its interval is over."""
     world = make_world(schedule={"index": "5m", "verify": "5m", "audit": "off", "rescan": "off"})
     asked = []
     work = Work(world.site)
@@ -128,6 +130,7 @@ class Wall(SystemClock):
 
 @pytest.mark.parametrize("jump", [-365 * 86_400.0, 365 * 86_400.0], ids=["back", "on"])
 def test_clock_jump_keeps_the_job_rate(make_world, monkeypatch, jump):
+    """Jobs of intervals neither stop nor hurry after a jump; a job that the jump made due runs once."""
     world = make_world(schedule={"rescan": "1s", "index": "0 3 * * *", "verify": "1s", "audit": "30d"})
     asked: dict[str, int] = dict.fromkeys(("rescan", "index", "verify", "audit"), 0)
 

@@ -36,6 +36,7 @@ def status(running, *arguments: str) -> str:
 
 
 def test_daemon_status_is_equal_everywhere(make, systemd):
+    """Compare systemd's status line, the page, its JSON, the metrics and `status` beside the daemon."""
     running = make(status=ANYWHERE).start(NOTIFY_SOCKET=systemd.getsockname())
     (running.photos / "a.jpg").write_bytes(b"a picture")
     (running.photos / "empty.jpg").write_bytes(b"")
@@ -67,6 +68,7 @@ def test_daemon_status_is_equal_everywhere(make, systemd):
 
 
 def test_reload_keeps_or_moves_status_address(make):
+    """Reload with the same address, without a page, and with the address again."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     running = make(status=f'{{listen: "127.0.0.1:{port}"}}').start()
@@ -88,6 +90,7 @@ def test_reload_keeps_or_moves_status_address(make):
 
 
 def test_refused_configuration_stays_visible(make):
+    """JSON, page and `status` show the mistake until a reload succeeds."""
     running = make(status=ANYWHERE).start()
     good = running.config.read_text("utf-8")
 

@@ -52,6 +52,7 @@ def test_held_due_files_are_polled_moderately(make_world, clock):
 
 
 def test_upload_of_an_hour_lets_others_go(make_world, clock):
+    """A file is saved during an upload that lasts an hour, and is sent before that ends."""
     world = make_world()
     world.write("long")
     world.scan()
@@ -74,6 +75,7 @@ def test_upload_of_an_hour_lets_others_go(make_world, clock):
 
 
 def test_saved_file_interrupts_sidecar_drift(make_world):
+    """A folder's sidecar makes 1,700 files unread; a file saved meanwhile is queued before all of them are read."""
     world = make_world()
     many = 1700
     for number in range(many):
@@ -217,6 +219,7 @@ def test_look_refused_by_ledger_is_rescanned(make_world, monkeypatch):
 
 @pytest.mark.parametrize("on_move", ["upload", "report"])
 def test_reverted_file_in_moved_mapping_settles(make_world, clock, on_move):
+    """A file of a remapped folder is edited and put back with its times: nothing stays unsettled, at few commits."""
     world = make_world(watch={"settle": "5s", "mode": "off"}, policy={"on_move": on_move})
     world.write("a", b"first")
     world.scan_and_send()
@@ -288,6 +291,7 @@ def test_readback_finding_needs_no_scan(make_world):
 
 
 def test_refused_watcher_is_retried_regularly(make_world, clock, monkeypatch):
+    """The kernel refuses an inotify instance; it is asked for once a minute, and the tree is scanned meanwhile."""
     watching = Work(make_world(watch={"mode": "inotify"}).site, idle=0.5).watching
     asked, wanted = [], []
     monkeypatch.setattr(watching, "_want_scan", wanted.append)
@@ -313,6 +317,7 @@ def test_refused_watcher_is_retried_regularly(make_world, clock, monkeypatch):
 
 
 def test_silent_watcher_is_rebuilt_with_backoff(make_world, clock, monkeypatch):
+    """No event of the canary folder arrives: the watcher is made anew in doubling pauses, with a scan each minute."""
     world = make_world(watch={"mode": "inotify"})
     watching = Work(world.site, idle=30.0).watching
     wanted = []

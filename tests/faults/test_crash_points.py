@@ -70,6 +70,7 @@ CASES = [(point, number) for point in POINTS for number in PASSES.get(point, (1,
 
 @pytest.mark.parametrize(("point", "number"), CASES, ids=[f"{point}-{number}" for point, number in CASES])
 def test_kill_here_loses_and_repeats_nothing(tmp_path, request, point, number):
+    """Kill the process at the named point and run again: each content is stored once, and cuts are listed."""
     if number > 1 and not request.config.getoption("--long"):
         pytest.skip("killed at the first pass only, without --long")
     with Sandbox(SandboxSettings(api_key=KEY, folders={FOLDER: "crash"})) as sandbox:

@@ -224,6 +224,7 @@ def test_rolled_back_disk_sends_nothing_twice(place, tmp_path, outside):
 
 
 def test_damaged_ledger_names_the_rebuild(place, make_front):
+    """Overwrite pages of the ledger: the error names where it was put and the command that rebuilds it."""
     fill(place)
     assert place.reconcile().in_sync
     with closing(sqlite3.connect(place.ledger)) as conn:
@@ -257,6 +258,7 @@ def lost_by(change: Callable[[bytes], bytes], *, copies: int = 1) -> Callable[[E
 
 
 def test_doubt_leftovers_exclude_live_assets(place, make_front):
+    """A cut, a garbled and a doubled upload leave three orphans; none of them is an asset of a file."""
     front = make_front(place)
     contents = {name: os.urandom(150_000) for name in ("cut.bin", "garbled.bin", "twice.bin")}
     for name, content in contents.items():

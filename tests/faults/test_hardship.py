@@ -29,6 +29,7 @@ def steps(request):
 
 
 def test_daemon_loses_and_repeats_nothing(tmp_path, seeds, steps):
+    """Draw work, faults and ends of the process from a seed; let all come to rest, and compare tree and service."""
     for seed in seeds:
         rng = random.Random(seed)
         settings = SandboxSettings(

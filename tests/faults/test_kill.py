@@ -63,6 +63,7 @@ def seeds(request):
 
 
 def test_killed_reconcile_loses_nothing(tmp_path, seeds):
+    """Kill six runs at random moments; the seventh sends the rest, and each damaged asset is listed as an orphan."""
     for seed in seeds:
         rng = random.Random(seed)
         folder = tmp_path / str(seed)

@@ -520,6 +520,7 @@ def is_replaced(path: Path) -> None:
 @pytest.mark.parametrize("change", [grows, shrinks, changes, changes_unseen, is_replaced])
 @pytest.mark.parametrize("stored", [False, True], ids=["then_gone", "then_stored_as_far_as_it_came"])
 def test_file_changed_in_flight_is_stored_once(place, make_front, change, stored):
+    """The file changes after a megabyte; what the service makes of the rest is not taken for the file."""
     front = make_front(place)
     path = place.write("a.bin", random_bytes(LARGE))
 
@@ -558,6 +559,7 @@ def test_unreadable_file_in_flight_is_sent(place, make_front):
 
 
 def test_vanished_file_in_flight_is_sent(place, make_front):
+    """A file is deleted in the middle of its upload: the rest is read from the open descriptor."""
     front = make_front(place)
     place.write("b.bin", b"small")
     # It is stored before, because the next upload follows the script.

@@ -36,6 +36,7 @@ def rounds(request):
 
 
 def test_moving_folders_hide_no_file(tmp_path, seeds, rounds):
+    """Move, exchange, remove and make folders: the watcher reports each file written into them."""
     for seed in seeds:
         rng = random.Random(seed)
         settings = SandboxSettings(api_key=KEY, folders={number: name for name, number in MAPPED.items()})

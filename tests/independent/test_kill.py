@@ -18,6 +18,7 @@ LARGE = 40_000_000
     ("dialect", "why"), [(OBSERVED, "damaged"), (DOCUMENTED, "suspected")], ids=["observed", "documented"]
 )
 def test_kill_amid_large_file_loses_nothing(make_mirror: Callable[..., Mirror], dialect: Dialect, why: str) -> None:
+    """The cut asset stays in the service, is listed as an orphan, and is taken for no file."""
     mirror = make_mirror(dialect)
     service = mirror.service
     for number in range(8):

@@ -79,6 +79,7 @@ def test_files_and_assets_match_one_to_one(make_mirror: Callable[..., Mirror], d
 
 @ENDS
 def test_only_the_changed_file_is_sent(make_mirror: Callable[..., Mirror], dialect: Dialect) -> None:
+    """Of four files one is changed, one renamed and one touched."""
     mirror = make_mirror(dialect)
     for name in ("changed.txt", "renamed.txt", "touched.txt", "left.txt"):
         mirror.write(f"a/b/{name}", f"the content of {name}")
@@ -125,6 +126,7 @@ def test_every_service_dialect_is_understood(
 
 @ENDS
 def test_sidecar_texts_arrive_unchanged(make_mirror: Callable[..., Mirror], dialect: Dialect) -> None:
+    """Values that YAML would read as a boolean, number, date or null arrive as they are written."""
     mirror = make_mirror(dialect)
     mirror.write("a.jpg", "a picture")
     mirror.write("a.jpg.yaml", "description: NO\nkeywords: [012, 12:30, Tromsø]\nlocation: 1e5\nlanguage: 02\n")

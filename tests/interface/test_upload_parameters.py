@@ -66,6 +66,7 @@ def test_empty_mapping_sets_only_the_zip_switch(make_site):
 
 
 def test_sidecar_overrides_the_mapping(make_site):
+    """The file's own sidecar wins over the folder's, and that over the mapping, key by key."""
     site = make_site()
     configure(site, EVERYTHING)
     site.write("_folder.yaml", b"location: Oslo\nkeywords: fjord\n")
@@ -95,6 +96,7 @@ ANSEL = "E0F9560F-5E76-4807-8CE3AC0B369B4C5C"
 
 
 def test_custom_fields_are_sent_and_found(make_site):
+    """Custom fields have names in the configuration; a sidecar with another name blocks its file."""
     site = make_site()
     configure(
         site,

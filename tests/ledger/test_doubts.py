@@ -277,6 +277,7 @@ def test_attempt_without_asset_stays_rival(book, doubt):
 
 
 def test_newest_ended_attempts_stay_rivals(book, doubt):
+    """A thousand newer attempts that ended as absent all count as competing."""
     last = book.begin(book.queue(b"last"))
 
     def work(conn) -> None:

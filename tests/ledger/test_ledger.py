@@ -257,6 +257,7 @@ def test_other_allowances_can_be_withdrawn(book):
 
 
 def test_history_and_unmapped_count_apart(book):
+    """Past versions and files outside all mappings are not counted among a folder's states."""
     stands = {
         b"stored": ("stored", "yes"),
         b"queued": ("queued", "yes"),

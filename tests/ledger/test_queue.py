@@ -390,6 +390,7 @@ def test_unknown_folder_is_listed_first(book, steps, needed):
     ],
 )
 def test_frequent_queries_scan_no_table(book, ask):
+    """SQLite's plan of each query that is asked often uses an index."""
     book.begin(book.queue(b"there"))
     book.accept(book.queue(b"other"), "A")
     store = book.ledger.store

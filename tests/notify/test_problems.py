@@ -113,6 +113,7 @@ def test_damaged_ledger_is_not_waited_for(world, look, monkeypatch):
 
 
 def test_unlisted_folder_is_an_outage(make_world):
+    """A folder that cannot be listed before its first upload is reported with the reason."""
     world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in ("F1", "F2")])
     world.write("F1/a.jpg")
     world.fail_for("F1")
@@ -162,6 +163,7 @@ def test_braked_folder_is_not_reported_twice(world, look):
 
 
 def test_unreadable_path_is_reported_once(world, look):
+    """New unreadable paths are reported, known ones are not repeated, and the end is reported once."""
     tracker, said = NoticeTracker("hq"), []
 
     def scanned(*names):

@@ -56,6 +56,7 @@ def state_of(pid: str) -> str | None:
 
 
 def test_daemon_groups_blocked_files(site, sink, program):
+    """Forty blocked files make one message; a receiver that hangs delays no other, and is killed at the stop."""
     told = site.folder / "pid"
     hanging = program(f"open({str(told)!r}, 'w').write(str(os.getpid()))", "time.sleep(100)")
     configure(site, webhook=sink.url, command=hanging)

@@ -125,6 +125,7 @@ def test_temporary_data_is_removed_at_stop(make_caller):
 
 
 def test_stop_ignores_hanging_requests(caller, eventually):
+    """The sandbox stops within a second, and cuts the request."""
     caller.sandbox.set_faults(FaultRule(kind=FaultKind.HANG, seconds=60))
     outcome = []
 

@@ -85,6 +85,7 @@ def test_a_redirect_is_answered_as_observed(caller, sample, name, key):
     ],
 )
 def test_search_and_index_answer_as_observed(caller, sample, picture, name, params):
+    """Compare the sandbox's bytes with those recorded from a live installation."""
     sub = caller.sandbox.create_folder("sub")
     for filename, content in (
         ("archive.zip", bytes(2950)),

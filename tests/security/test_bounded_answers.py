@@ -123,6 +123,7 @@ def service(hostile):
 
 
 def test_trickling_search_is_abandoned(hostile, service, tools, within):
+    """A byte that comes every 50 ms does not renew the read timeout."""
     server = hostile(lambda _request: None)
 
     def drip(conn):

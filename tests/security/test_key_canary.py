@@ -75,6 +75,7 @@ def files_with(folder: Path, key: str) -> list[str]:
 
 @pytest.mark.parametrize("quoting", UPLOADS)
 def test_key_in_upload_answer_is_never_output(hostile, make_site, tools, quoting):
+    """The service quotes the key in each place of an upload's answer, even as the asset's id."""
     key = SOUND_KEY if quoting == "id" else tools.key
 
     def answer(request):
@@ -111,6 +112,7 @@ def test_asset_with_key_as_id_is_rejected(hostile, make_site, tools):
 
 @pytest.mark.parametrize("escaped", [False, True], ids=["plain", "escaped"])
 def test_key_in_rows_and_messages_is_redacted(hostile, make_site, tools, escaped):
+    """The service repeats the key in names, messages and errors; neither output, log nor ledger holds it."""
     said = "".join(f"\\u{ord(c):04x}" for c in tools.key) if escaped else json.dumps(tools.key)[1:-1]
 
     def answer(request):
@@ -146,6 +148,7 @@ def test_key_in_error_is_redacted(hostile, make_site, tools, form):
 
 
 def test_the_key_is_in_no_list_of_processes(hostile, make_site, tools):
+    """Look for the key in the command line, environment and descriptors of a run that is uploading."""
     server = hostile(lambda request: tools.rows() if request.kind == "search" else None)
     site = make_site(server)
     site.write("a.jpg")

@@ -56,6 +56,7 @@ def test_swapped_folder_link_is_not_followed(swapping):
 
 
 def test_swapped_folder_uploads_nothing(hostile, make_site, obliging):
+    """A thread exchanges a folder with a link to one outside the tree; no file from outside leaves."""
     server = hostile(obliging)
     site = make_site(server)
     outside = site.folder / "outside"
@@ -96,6 +97,7 @@ TRAPS = {
 @pytest.mark.parametrize("trap", TRAPS)
 @pytest.mark.parametrize("name", ["a.jpg.yaml", "_folder.yaml"])
 def test_trap_as_sidecar_blocks_its_file(hostile, make_site, obliging, within, trap, name):
+    """A folder, pipe or link in the place of a sidecar blocks the file until it is removed, and hangs nothing."""
     server = hostile(obliging)
     site = make_site(server)
     site.write("a.jpg")

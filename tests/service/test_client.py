@@ -47,6 +47,7 @@ def closed_port():
 
 
 def test_successful_upload_is_accepted(serve, connect, make_body, make_request, wire_tools, success):
+    """The request has a length and a boundary, no cookie and no chunks, and the key in its body alone."""
     seen = []
 
     def script(conn):

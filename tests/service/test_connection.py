@@ -70,6 +70,7 @@ CHUNK = b"%x\r\n%s\r\n" % (len(SUCCESS), SUCCESS)
     ids=["announcements", "a_size", "an_extension", "trailers", "a_trailer"],
 )
 def test_dripping_framing_is_given_up(serve, connect, make_body, make_request, wire_tools, start, drip, asks, by_proxy):
+    """A service sends the framing of its answer byte by byte; the read timeout ends that as it ends silence."""
     gone = threading.Event()
 
     def script(conn):
@@ -214,6 +215,7 @@ def test_lengthless_cut_answer_is_doubt(serve, connect, make_body, make_request,
 
 
 def test_connect_during_close_sends_nothing(serve, connect, make_body, make_request, tls_server):
+    """The client is closed while TLS is agreed on; the upload is reported as unsent, and no byte of it arrives."""
     connected, closed, over = threading.Event(), threading.Event(), threading.Event()
     came = []
 
@@ -253,6 +255,8 @@ def pump(one, other):
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_tunnel_is_used_for_one_request(serve, connect, make_body, make_request, wire_tools, tls_server, scheme):
+    """Three uploads through a proxy make three connections."""
+
     def inner(conn):
         with tls_server.context.wrap_socket(conn, server_side=True) as tls:
             while wire_tools.request(tls)[0]:

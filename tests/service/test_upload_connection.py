@@ -127,6 +127,7 @@ def test_surplus_bytes_close_the_connection(asked, behind):
 
 
 def test_late_surplus_bytes_close_the_connection(serve, wire_tools):
+    """A second answer that nobody asked for follows the first; it is not taken for the answer to the next request."""
     said = threading.Event()
 
     def script(conn):
@@ -171,6 +172,7 @@ def test_kept_connection_expires(asked, monkeypatch):
 
 
 def test_connection_closed_by_the_service_is_replaced(serve, wire_tools):
+    """The service closes after each answer, and the next request uses a new connection without an error."""
     closed = threading.Event()
 
     def script(conn):
@@ -195,6 +197,7 @@ def test_connection_closed_by_the_service_is_replaced(serve, wire_tools):
 
 
 def test_early_answer_stops_the_body(serve, wire_tools):
+    """The service answers 413 in the middle of a body; the rest is not sent, and the connection is not used again."""
     taken = []
 
     def script(conn):

@@ -76,6 +76,7 @@ def test_the_answers_body_is_not_read(receive):
 
 
 def test_headless_webhook_answer_is_abandoned():
+    """A receiver sends interim answers without end: the patience for the whole answer ends it."""
     gone = threading.Event()
 
     def answer(listener):

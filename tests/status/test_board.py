@@ -107,6 +107,7 @@ def test_json_extends_the_status_command(shown):
 
 
 def test_page_answers_every_usual_question(shown):
+    """The page shows brakes, blocked files, doubts, counts, next runs, the watcher and the release, with commands."""
     world = shown.world
     for number in range(3):
         world.write(f"{number}", b"x" * (number + 1))

@@ -25,6 +25,7 @@ def samples(shown) -> dict[tuple[str, ...], float]:
 
 
 def test_upload_results_are_counted(shown):
+    """Uploads are counted by result, failures by reason, and bytes, retries and doubts in all."""
     world = shown.world
     for number in range(5):
         world.write(f"{number}", b"12345"[: number + 1] * 10)
@@ -86,6 +87,7 @@ def test_findable_delay_is_measured_per_file(shown):
 
 
 def test_how_the_site_stands_is_measured(shown):
+    """Each state of the site that the page shows has a metric with its value."""
     world = shown.world
     world.write("a")
     world.scan()

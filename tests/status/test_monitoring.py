@@ -113,6 +113,7 @@ def test_panels_have_unique_ids_and_places():
     [("unreachable", "AssetsyncOutage"), ("key_refused", "AssetsyncKeyRefused")],
 )
 def test_refused_key_is_no_transient_outage(tmp_path, reason, expected):
+    """Two hours of a pause fire the one alert that belongs to its reason."""
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("no promtool is installed: apt-get install prometheus")

@@ -195,6 +195,7 @@ def test_deadline_spares_answer_being_made(serve, monkeypatch, talk):
 
 
 def test_connections_being_answered_are_bounded(serve, talk):
+    """While as many requests as may be open are being answered, another connection is closed at once."""
     release = threading.Event()
     working = threading.Semaphore(0)
 

@@ -204,6 +204,7 @@ def test_idle_site_is_in_sync_since_last_scan(shown, age, said):
 
 
 def test_file_moved_in_scan_is_not_unreadable(shown):
+    """A file that moves during a scan leaves it incomplete, and is not reported as unreadable."""
     unreadable(shown.world)
     runs = shown.world.ledger.runs
     runs.scanned(runs.last_scan()._replace(unreadable=5, moved=4), 0.1)
@@ -425,6 +426,7 @@ def drift(world, count):
 
 
 def test_drift_is_grouped_and_counted_in_full(shown):
+    """25 files of one drift are one line, 20 entries in JSON, and the count of 25 everywhere."""
     drift(shown.world, 25)
     found = shown.status()
     (line,) = [line for line in leftovers(found) if "metadata drift" in line]
@@ -579,6 +581,7 @@ def test_vanished_from_many_folders_is_summed(shown):
 
 
 def test_adopted_differences_are_one_line(shown):
+    """1,200 adopted files with other metadata are one line of the status, apart from drift."""
     world = shown.world
     world.write("_folder.yaml", b"description: here")
     for number in range(1200):

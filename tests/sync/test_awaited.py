@@ -113,6 +113,7 @@ def nobody() -> Iterator[None]:
 @pytest.mark.parametrize("way", ["readable", "deleted"])
 @pytest.mark.parametrize("mode", [0o000, 0o400])
 def test_unreadable_folder_is_found_once_it_can_be_read(make_world, mode, way):
+    """What a scan could not read is looked for; a scan begins once it can be read, or is gone."""
     with tempfile.TemporaryDirectory(prefix="assetsync-awaited-") as folder:
         os.chmod(folder, 0o755)
         world = make_world(Path(folder))

@@ -91,6 +91,7 @@ def check(world) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_each_mistake_brakes_until_resumed(make_world, clock, name):
+    """Each kind of mistake pulls one brake, which refuses uploads until a person resumes, and not again after that."""
     case = CASES[name]
     folders = [{"path": "photos", "destfolderid": "F1"}, {"path": "rest", "destfolderid": "F1"}]
     world = make_world(brake=case.brake, folders=folders)
@@ -114,6 +115,7 @@ def test_each_mistake_brakes_until_resumed(make_world, clock, name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_dry_run_reports_the_brake_only(make_world, clock, name):
+    """The dry run prints the sentence that the brake will have, and pulls none."""
     case = CASES[name]
     folders = [{"path": "photos", "destfolderid": "F1"}, {"path": "rest", "destfolderid": "F1"}]
     world = make_world(brake=case.brake, folders=folders)
@@ -136,6 +138,7 @@ def test_dry_run_reports_the_brake_only(make_world, clock, name):
 
 @pytest.mark.parametrize("name", ["emptied", "vanished"])
 def test_resume_after_return_allows_nothing(make_world, clock, name):
+    """The release of a brake is not kept for the next loss if everything had come back."""
     world = make_world(brake=CASES[name].brake, folders=[{"path": "photos", "destfolderid": "F1"}])
     sent(world, 10)
     aside = world.root.with_name("aside")
@@ -160,6 +163,7 @@ def test_resume_after_return_allows_nothing(make_world, clock, name):
 
 @pytest.mark.parametrize("name", ["emptied", "missing", "vanished", "none_may_vanish"])
 def test_missing_brake_lifts_once_all_is_back(make_world, name):
+    """The brake stays while a single file is still missing."""
     case = CASES[name]
     world = make_world(brake=case.brake, folders=[{"path": "photos", "destfolderid": "F1"}])
     sent(world, 10)
@@ -181,6 +185,7 @@ def test_missing_brake_lifts_once_all_is_back(make_world, name):
 
 
 def test_absent_disk_has_one_brake(make_world):
+    """A disk that is not mounted pulls the root's brake, then that of an emptied folder; both clear at its return."""
     world = make_world(folders=[{"path": "photos", "destfolderid": "F1"}])
     sent(world, 10)
     away = world.root.with_name("away")
@@ -229,6 +234,7 @@ def _cut_short(world) -> Iterator[None]:
 @pytest.mark.parametrize("blinded", [_unreadable, _cut_short], ids=["unreadable", "cut short"])
 @pytest.mark.parametrize("name", ["emptied", "vanished"])
 def test_blind_scan_keeps_the_agreement(make_world, clock, name, blinded):
+    """A scan that cannot read the folder does not use up the release of its brake."""
     with tempfile.TemporaryDirectory(prefix="assetsync-flow-") as folder:
         os.chmod(folder, 0o755)
         case = CASES[name]
@@ -249,6 +255,7 @@ def test_blind_scan_keeps_the_agreement(make_world, clock, name, blinded):
 
 
 def test_agreement_has_amount_and_week_limit(make_world, clock):
+    """The release of a brake covers no more files than it named, and ends after a week."""
     world = make_world(brake={"max_vanished": "2"})
     sent(world, 10, below="d")
     for number in range(3):
@@ -415,6 +422,7 @@ def test_empty_ledger_accepts_another_root(world):
 
 
 def test_other_root_blocks_hints_until_agreed(world):
+    """Another tree stands at the root: what the watcher reports is not recorded until a person resumes."""
     sent(world, 1)
     (world.base / "other").mkdir()
     (world.base / "other" / "new").write_bytes(b"new")

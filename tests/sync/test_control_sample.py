@@ -114,6 +114,7 @@ def test_blank_service_proves_no_empty_folder(world):
 
 
 def test_taken_over_asset_is_no_newer_sample(make_world):
+    """A sample proves something only by its own upload; a file that took over an older asset is none."""
     world = make_world(policy={"on_remote_missing": "upload"})
     for number in range(4):
         world.write(f"keep{number}", b"keep %d" % number)

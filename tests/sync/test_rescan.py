@@ -40,6 +40,7 @@ def test_unreadable_paths_are_kept_up_to_100(world, closed):
 
 
 def test_file_moved_in_scan_is_not_unreadable(world, closed, monkeypatch):
+    """A file that moves during a scan leaves it incomplete, and is not reported as unreadable."""
     real = rescan.scan
 
     def moving(tree, plan, report, **options):

@@ -251,6 +251,7 @@ def test_bad_reload_keeps_old_configuration(server):
 
 
 def test_confined_command_receives_message(server):
+    """A notify command below the unit gets the event, but no key and no writable system."""
     server.until_mirrored()
     told = "cat > /var/lib/assetsync/told; env >> /var/lib/assetsync/told; touch /etc/x 2>> /var/lib/assetsync/told"
     notify = f"notify:\n  command: [sh, -c, '{told}; true']\n"

@@ -27,6 +27,7 @@ def test_folder_of_any_size_is_recognised(make_tree, count: int):
 @pytest.mark.parametrize("what", ["write", "touch", "chmod", "remove", "add", "rename", "swap", "replace"])
 @pytest.mark.parametrize("at", [0, AT_ONCE - 1, AT_ONCE, AT_ONCE + 1])
 def test_one_change_among_many_files_is_seen(make_tree, what: str, at: int):
+    """The files are more than are read at once."""
     names = [b"%05d" % number for number in range(AT_ONCE + 2)]
     root = make_tree(*names)
     fd = os.open(root, os.O_RDONLY)

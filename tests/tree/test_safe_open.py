@@ -46,6 +46,7 @@ def test_open_file_returns_bytes_and_stat(make_tree: Callable[..., bytes]):
 
 
 def test_file_without_neighbour_is_alone(make_tree: Callable[..., bytes]):
+    """An opened file knows whether one of the named neighbours was there, also as a broken link."""
     root = make_tree(b"a/alone.jpg", b"a/b.jpg", b"a/b.jpg.yaml", b"a/c.jpg", b"a/" + LONG)
     os.symlink(b"nowhere", root + b"/a/c.jpg.yaml")
     paths = (b"a/alone.jpg", b"a/b.jpg", b"a/c.jpg", b"a/" + LONG)

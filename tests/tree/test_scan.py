@@ -57,6 +57,8 @@ paths = st.lists(names, min_size=1, max_size=4).map(b"/".join)
 @settings(max_examples=150)
 @given(wanted=st.sets(paths, max_size=25), spill=st.sampled_from([1, 3, 50_000]), most_open=st.sampled_from([1, 2, 64]))
 def test_scan_is_in_byte_order_of_paths(wanted: set[bytes], spill: int, most_open: int):
+    """Scan trees of any names, with folders that spill to disk and few open descriptors."""
+
     class Everything:
         def folders(self):
             return [b""]
@@ -98,6 +100,7 @@ def test_every_byte_of_a_name_is_kept(make_tree, scanned):
 
 
 def test_large_folder_is_sorted_on_disk(make_tree, make_plan, tmp_path: Path):
+    """A folder of 20,000 names is sorted in half the memory, and the file used for it is removed."""
     root = make_tree(b"in/x")
     for number in range(20_000):
         os.close(os.open(root + b"/in/%040d" % number, os.O_CREAT | os.O_WRONLY))
@@ -296,6 +299,7 @@ def test_mapping_in_ignored_folder_is_scanned(make_tree, make_plan, scanned):
 
 
 def test_unreadable_folder_is_not_covered(make_tree, make_plan, scanned, unprivileged):
+    """The report of a scan names the folder, and does not count its files as missing."""
     root = make_tree(b"a.jpg", b"dark/b.jpg", b"z.jpg", b"dark/in/c.jpg")
     os.chmod(root + b"/dark", 0)
     with unprivileged():

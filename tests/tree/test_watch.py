@@ -143,6 +143,7 @@ def test_recreated_folder_is_watched_again(watch, heard):
 
 
 def test_unwatchable_folder_is_retried(watch, heard, monkeypatch):
+    """A refused folder is tried once a minute; its files are reported once it can be watched."""
     watcher, root = watch(b"photos", b"docs")
     tried = []
 

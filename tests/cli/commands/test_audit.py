@@ -35,6 +35,7 @@ def test_unchanged_service_has_no_difference(mirrored):
 
 
 def test_audit_lists_all_kinds_of_difference(mirrored):
+    """Make a missing, a doubled and an unknown asset; JSON and text name each with its id and its path."""
     lost = ids(mirrored)["a.txt"]
     with mirrored.sandbox._stored._transaction() as service:
         service.execute("DELETE FROM assets WHERE id = ?", (lost,))
@@ -114,6 +115,7 @@ def test_missing_asset_is_reported_as_queued(mirrored):
 
 
 def test_released_audit_brake_owes_an_audit(site):
+    """Each command names what is to be done next, until a run has made the audit."""
     for number in range(30):
         site.write(f"{number}.txt", b"%d" % number)
     site.run("reconcile")
@@ -218,6 +220,7 @@ def test_moved_asset_is_drift_until_settled(mirrored):
 
 
 def test_unprocessed_asset_is_listed_until_sent_again(site):
+    """The audit names the command; after it the old asset is an orphan."""
     # With the default, the index may be behind for a minute: until then nothing else is asked for the asset.
     site.configure(more="policy: {unprocessed_after: 200ms}\nschedule: {verify: 100ms, index: 1s}")
     site.sandbox.set_faults(FaultRule(kind=FaultKind.NEVER_PROCESSED, operation=Operation.UPLOAD, times=1))

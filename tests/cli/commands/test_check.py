@@ -238,6 +238,7 @@ def test_unknown_time_zone_is_a_warning(site, monkeypatch, zone, warns):
 
 
 def test_user_other_than_owner_is_warned(site, monkeypatch):
+    """The fix that the warning shows is a command line that runs in another shell."""
     site.config = site.config.rename(site.config.with_name("my site.yaml"))
     site.write("a.jpg")
     assert "user" not in _levels(site.run("check", "--json").only), "there is no ledger yet"

@@ -26,6 +26,7 @@ def told(site) -> list[str]:
 
 
 def test_drift_list_shows_values_to_set(drifted):
+    """The list prints the fields that a person sets in the service; a broken sidecar has none."""
     shown = drifted.run("drift list")
     assert shown.code == 0
     assert "photos/a.jpg: its metadata changed after the upload" in shown.out
@@ -78,6 +79,7 @@ def test_without_a_path_nothing_is_settled(drifted):
 
 
 def test_metadata_not_kept_is_listed_and_settled(site):
+    """A PDF keeps its own texts; the lists, status and `explain` show that, and settling ends it."""
     settings = SandboxSettings(api_key=KEY, folders={PHOTOS: "photos"}, pdf_keeps_own=True)
     with Sandbox(settings) as sandbox:
         site.configure(base_url=sandbox.base_url, upload_url=sandbox.upload_url)
@@ -118,6 +120,7 @@ def listed(site, *paths: str) -> dict[str, dict[str, object]]:
 
 
 def test_adopted_differences_are_listed_apart(adopted):
+    """Assets adopted with other texts than the sidecars give are listed with `--adopted`, not in the plain list."""
     assert adopted.run("drift list").out == "nothing has drifted\n"
     rows = listed(adopted)
     assert rows.keys() == {"photos/a.jpg", "photos/2026/b.jpg"}

@@ -33,6 +33,7 @@ RFC_3339_UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
 def test_verified_file_has_documented_keys(site):
+    """`files --json` prints exactly the keys of the guide, with times in UTC."""
     site.write("a.jpg", b"hello\n")
     site.run("reconcile")
     (row,) = site.run("files", "--json").objects

@@ -359,6 +359,7 @@ class Dialogue:
 
 
 def test_person_answers_each_question(site):
+    """Answer each question wrongly first: the mistake is named, and the question is repeated; the key is not shown."""
     os.mkdir(os.fsencode(site.tree) + b"/caf\xe9")
     output = site.folder / "new.yaml"
     person = Dialogue(["init", "--output", str(output)])

@@ -14,6 +14,7 @@ UPLOAD = Operation.UPLOAD
 
 
 def test_sync_is_exit_0_with_one_object(site):
+    """`--json` prints one object with all documented keys in their order."""
     site.write("a.jpg", b"one")
     site.write("below/b.txt", b"three")
     result = site.run("reconcile", "--json")

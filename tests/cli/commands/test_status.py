@@ -78,6 +78,7 @@ def _in_another_zone():
 
 @pytest.mark.usefixtures("_in_another_zone")
 def test_closed_window_shows_its_opening(site):
+    """A run, `status` and `explain` name the time in UTC and by the wall clock."""
     opens = (datetime.now().astimezone() + timedelta(hours=2)).replace(second=0, microsecond=0)
     site.configure(more=f'upload: {{window: "{opens:%H:%M}-{opens + timedelta(hours=1):%H:%M}"}}\n')
     site.write("a.jpg")
@@ -275,6 +276,7 @@ def test_watching_into_a_pipe_is_plain_lines(site):
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_watching_restores_the_terminal(site, ending):
+    """Draw no more than fits into 20 lines of 60 columns, and leave the verdict on the normal screen at the end."""
     for number in range(30):
         site.write(f"{number:02} \x1b[2J{'x' * 100}.jpg", b"")
     site.run("reconcile")
@@ -333,6 +335,7 @@ def test_watching_fits_any_terminal_size(site, width, height):
 
 
 def test_unreadable_lock_hides_nothing_else(site):
+    """It is unknown whether a process runs; `status`, `explain` and `check` show that and all else."""
     site.write("a.jpg")
     site.write("b.jpg", b"")
     site.run("reconcile")

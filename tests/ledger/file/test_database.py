@@ -72,6 +72,7 @@ def test_writes_are_durable_on_return(store: Database):
 
 
 def test_concurrent_writes_share_a_commit(store: Database):
+    """Eighteen threads wait while another thread's transaction is open; one commit takes all of their writes."""
     commits: list[str] = []
     store._writer.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
     held = threading.Event()
@@ -213,6 +214,7 @@ def test_a_second_holder_is_turned_away(tmp_path: Path, how: str):
 
 
 def test_lock_check_does_not_block_a_holder(tmp_path: Path):
+    """Two threads ask whether the ledger is held, and a third opens it sixty times."""
     path = tmp_path / "ledger.db"
     open_database(path, create=True).close()
     done = threading.Event()

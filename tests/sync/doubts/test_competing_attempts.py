@@ -56,6 +56,7 @@ def test_known_beginning_identifies_attempt(beginning, claimed):
 
 @pytest.mark.parametrize("early", range(12, 18))
 def test_leftover_of_absent_rival_is_no_proof(world, clock, early):
+    """A cut asset of an earlier attempt is shown before the whole one: the doubt is not decided by it."""
     lose(world, ("cut", 3), content=b"bytes", path="月.txt")
     (cut,) = world.service.assets.values()
     cut.name = "?.txt"

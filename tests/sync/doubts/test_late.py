@@ -219,6 +219,7 @@ def test_next_process_goes_on_with_the_lag(lagging):
 
 
 def test_who_gave_an_equal_its_asset_waits_as_long(world):
+    """The slower of two equal uploads waits for its own time, though the other one took the asset."""
     # Both come back under one name, so that either may take what there is.
     for path in ("日.jpg", "月.jpg"):
         world.write(path, b"same")

@@ -161,6 +161,7 @@ def test_files_awaiting_a_listing_are_postponed(world):
 
 @pytest.mark.parametrize("indexed", [True, False])
 def test_unreadable_folder_delays_no_other(make_world, indexed):
+    """Assets of the folder are looked for every five minutes; those of the others are verified."""
     policy = {"verified_when": "findable" if indexed else "stored"}
     world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in FOLDERS], policy=policy)
     world.service.index_lag = None
@@ -344,6 +345,7 @@ def test_folder_being_listed_delays_no_other(make_world):
 
 
 def test_failed_listing_limits_names_per_step(make_world, clock):
+    """The listing of a folder times out: each step looks up at most five names in its place."""
     world = make_world(policy={"verified_when": "stored"})
     for number in range(90):
         world.write(f"{number:02}", str(number).encode())
@@ -377,6 +379,7 @@ def test_hourly_readback_finishes_as_well(make_world, failing):
 
 
 def test_accepting_folder_is_not_held(world):
+    """A folder whose look-ups failed is released by an accepted upload."""
     world.service.processing = 1e9
     world.service.put(b"x", "0", "F0")
     world.service.processing = 0.0

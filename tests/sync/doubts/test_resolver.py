@@ -172,6 +172,7 @@ def fail_for(world, folders: Collection[str], *, after: float = 0.0) -> None:
 
 
 def test_failing_folder_delays_no_other_doubt(of_folders, clock):
+    """Its searches become rare, and its doubt is decided after it answers again."""
     world = of_folders(3)
     fail_for(world, ["F0"])
     began = clock.steady()
@@ -358,6 +359,7 @@ def test_doubts_of_one_folder_delay_no_other(world, clock, later):
 
 @pytest.mark.parametrize("seconds", [3, 8])
 def test_name_lookup_does_not_delay_a_listing(world, clock, seconds):
+    """A listing takes long, and other doubts are looked up by name: the doubt that needs the listing ends in time."""
     # Equal content, and the asset has the name of what a person is asked about: the second waits for that.
     for name, content in (("x.jpg", b"some content"), ("日.jpg", b"some content"), ("c.jpg", b"other")):
         lose(world, "lost_before", path=name, content=content)
@@ -383,6 +385,7 @@ def test_name_lookup_does_not_delay_a_listing(world, clock, seconds):
 
 @pytest.mark.parametrize("hangs", [GRACE * 0.8, GRACE * 3, GRACE * 30])
 def test_silent_folder_waits_its_whole_grace(of_folders, clock, hangs):
+    """Searches of one folder hang for a while; its grace begins anew with the first answer."""
     world = of_folders(2)
     stays_unprocessed(world, "F0")
     world.live(GRACE / 2)
@@ -419,6 +422,7 @@ def test_restart_keeps_the_slow_allowance(world, clock):
 
 @pytest.mark.parametrize("later", [0, GRACE / 2])
 def test_equal_doubt_waits_after_takeover(world, clock, later):
+    """Two files of equal content are in doubt, and one takes the asset: the other waits for its own whole grace."""
     # Both come back under one name, so that either may take what there is.
     world.write("日.jpg", b"same")
     world.write("月.jpg", b"same")
@@ -754,6 +758,7 @@ def lose_and_move(world, *, to: str = "F9", **said) -> str:
 @pytest.mark.parametrize("processing", [0.0, 90.0])
 @pytest.mark.parametrize("looked_first", [0.0, GRACE / 2])
 def test_asset_moved_in_doubt_is_asked_about(world, clock, gives_md5, processing, looked_first):
+    """The asset is found in another folder: a person decides, and the file keeps that folder."""
     world.service.gives_md5 = gives_md5
     world.service.processing = processing
     lose(world, "lost_after")
@@ -827,6 +832,7 @@ def test_unprocessed_moved_asset_is_asked_about(world):
 
 @pytest.mark.parametrize("fails", ["a.jpg", "%", "%.jpg"], ids=["by its name", "all", "by its ending"])
 def test_failed_global_lookup_delays_own_doubt(world, fails):
+    """The search that fails is by name or of an ending; doubts that need another search are decided."""
     others = {"a.jpg": ["a.jpg"], "%": ["写.jpg", "真.jpg"], "%.jpg": ["写.jpg"]}[fails]
     for name in (*others, "b.jpg"):
         lose(world, "lost_before", path=name, content=name.encode())
@@ -886,6 +892,7 @@ def test_leftover_of_waived_upload_is_not_moved(make_world, gives_md5):
 
 @pytest.mark.parametrize("processing", [0.0, 2 * GRACE])
 def test_move_onto_namesake_is_not_resent(make_world, processing):
+    """The asset of a doubt was moved into a folder where a doubt of the same name was lost: a person is asked."""
     world = make_world(folders=[{"path": "a", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}])
     world.write("b/other.jpg")
     world.scan_and_send()

@@ -50,6 +50,7 @@ def known(world) -> dict[bytes, int]:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_second_scan_of_any_tree_is_unchanged(make_world, seed):
+    """Grow a random tree, scan it twice, change, add and remove some files, and scan it twice again."""
     world = make_world(brake={"max_vanished": "100000"})
     chance = random.Random(seed)
     paths = grow(world.root, chance, 150)
@@ -213,6 +214,7 @@ def test_file_gone_in_settling_is_forgotten(make_world, clock):
 
 
 def test_found_files_count_despite_failure(world, monkeypatch):
+    """The ledger fails in the second batch of 120 files: the first batch is recorded, the rest is not."""
     paths = [f"{number:03}".encode() for number in range(120)]
     for path in paths:
         world.write(path)
@@ -373,6 +375,7 @@ def test_sidecar_change_marks_only_its_files(world, name, change):
 @pytest.mark.parametrize("outcome", ["accept", "lost_after"])
 @pytest.mark.parametrize("noticed", ["hint", "scan"])
 def test_sidecar_change_during_upload_is_drift(world, noticed, outcome):
+    """A change that is noticed while the body leaves is reported, whether or not the answer arrives."""
     world.write("a", b"1")
     sidecar = world.write("a.yaml", b"description: x\n")
     world.scan()
@@ -398,6 +401,7 @@ def test_sidecar_change_during_upload_is_drift(world, noticed, outcome):
 
 @pytest.mark.parametrize("full", [0, 1, 40], ids=["as_it_is", "a_full_disk_for_a_moment", "a_full_disk_for_long"])
 def test_sidecar_change_before_upload_is_drift(world, full):
+    """The sidecar changes just before the intent is committed; `full` is how many of the next commits fail."""
     world.write("a", b"1")
     sidecar = world.write("a.yaml", b"description: x\n")
     world.scan()

@@ -220,6 +220,7 @@ def test_folder_changed_in_scan_is_not_cached(world, monkeypatch):
 
 
 def test_scan_sees_all_earlier_changes(world):
+    """A write that is not committed when a scan begins is seen by the scan, or its folder counts as changed."""
     ledger = cached_world(world).ledger
     changed, begun = threading.Event(), threading.Event()
 

@@ -58,6 +58,8 @@ def test_half_written_folder_sidecar_is_awaited(make_world, clock, name, half):
 
 
 def test_restless_folder_sidecar_delays_once(settling, clock):
+    """A folder's sidecar that never settles is waited for once, and then its files are sent with what it says."""
+
     def write():
         settling.write("_folder.yaml", b"description: by a tool that never ends")
         os.utime(settling.root / "_folder.yaml", (clock.now(), clock.now()))
@@ -181,6 +183,7 @@ def orphan_sidecars(world) -> tuple[int, str]:
 
 
 def test_stray_sidecars_are_reported(world):
+    """Sidecars without a file are counted, and the first is named; a name in other case is no match."""
     for name in ("d.JPG", "e.jpg", "sub/f.jpg"):
         world.write(name)
     for name in ("d.jpg.yaml", "e.jpg.yaml", "sub/g.yaml", "_folder.yaml", "sub/_folder.yaml"):
@@ -221,6 +224,7 @@ def test_sidecar_of_settling_file_is_no_stray(make_world, clock):
 
 
 def test_root_lost_before_sidecar_keeps_queue(make_world, monkeypatch):
+    """The root goes between the look at the file and at its sidecars; the file stays queued and is sent later."""
     # With a configured kind, no sidecar is read before.
     world = make_world(service={"kinds": {"jpg": "img"}})
     world.write("a.jpg")

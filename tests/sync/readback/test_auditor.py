@@ -223,6 +223,7 @@ def test_archive_on_absent_root_ends_no_audit(mirrored):
 
 
 def test_removed_orphan_is_no_longer_listed(mirrored):
+    """Each kind of orphan leaves the list when its asset is deleted, and returns with it."""
     world = mirrored()
     world.write("0", b"changed")
     world.scan_and_send()

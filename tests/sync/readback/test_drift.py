@@ -91,6 +91,7 @@ def test_sidecar_of_root_affects_every_name(make_world):
     ],
 )
 def test_sidecar_above_mapping_is_watched(make_world, ignore, sidecar):
+    """A folder's sidecar above the mapped folder changes: scans and the watcher find the drift."""
     world = make_world(folders=[{"path": "clients/a", "destfolderid": "F1", "ignore": ignore}])
     world.write("clients/a/i.jpg")
     world.write("clients/Z.jpg", b"mapped nowhere")
@@ -172,6 +173,7 @@ def test_reverted_sidecar_is_read_once_more(make_world, monkeypatch):
 
 
 def test_moved_file_is_read_at_its_new_path(make_world, monkeypatch):
+    """A file moves while its drift is read: what its old folder says is not recorded."""
     world = make_world()
     world.write("b/_folder.yaml", b"location: elsewhere")
     for name in ("x", "y"):
@@ -240,6 +242,7 @@ def test_drift_without_a_root_is_postponed(make_world):
 
 
 def test_absent_folder_postpones_its_drift(make_world):
+    """While a folder is away its drift is not listed; once it is back, the drift is listed again."""
     world = make_world(brake={"max_vanished": "0"}, folders=[{"path": "p", "destfolderid": "F1"}])
     for name in ("same", "changed"):
         world.write(f"p/d/{name}", name.encode())
@@ -263,6 +266,7 @@ def test_absent_folder_postpones_its_drift(make_world):
 
 @pytest.mark.parametrize("said_of", ["its asset", "its folder"])
 def test_drift_of_absent_file_is_reported_later(make_world, said_of):
+    """What changes while a folder is away is reported once the folder is back."""
     world = make_world(brake={"max_vanished": "0"})
     world.write("_folder.yaml", b"description: first")
     world.write("d/a")
@@ -330,6 +334,7 @@ def test_broken_sidecar_cannot_be_settled(make_world):
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_metadata_of_another_kind_is_drift(make_world, lost):
+    """The service stored a file as another kind than its name says, so that fields named by kind went nowhere."""
     world = make_world()
     world.service.kinds = {"a.ai": "doc", "b.ai": "doc", "c.ai": "doc"}
     world.write("a.ai", b"a")
@@ -353,6 +358,7 @@ def test_metadata_of_another_kind_is_drift(make_world, lost):
 
 
 def test_drifts_of_one_file_share_one_report(make_world):
+    """Changed metadata, a moved asset and a remapped folder make one report, which scans do not write again."""
     world = make_world(policy={"on_move": "report"})
     world.write("a.jpg", b"a")
     world.scan_and_send()
@@ -414,6 +420,7 @@ def test_mapping_awaiting_release_is_no_drift(make_world):
 
 @pytest.mark.parametrize("meanwhile", ["said", "moved", "nothing"])
 def test_settling_covers_only_reported_drift(make_world, meanwhile):
+    """Drift that changed after a person saw it is not settled by that person's request."""
     world = told_later(make_world(), b"description: second")
     world.clock.advance(60)
     world.service.assets[world.row("a.jpg").assetid].folder = "F8"
@@ -611,6 +618,7 @@ def failing(monkeypatch):
 
 
 def test_sidecar_hidden_by_disk_is_read_later(make_world, failing):
+    """A folder's sidecar that the disk fails to read is drift of its files, until it can be read."""
     world = make_world()
     for path in ("a/1", "a/2"):
         world.write(path, path.encode())

@@ -86,6 +86,7 @@ def test_index_wipe_stops_calls_not_verifying(waiting):
 
 
 def test_wipe_before_crash_stops_the_next_call(waiting):
+    """The process dies in the call that empties the index; the next process finds this out first."""
     world = waiting(call="wipes")
 
     class Killed(BaseException):
@@ -127,6 +128,7 @@ def test_failed_sample_lookup_is_no_verdict(waiting, clock):
 
 @pytest.mark.parametrize("then", ["deleted", "nothing shown"])
 def test_empty_service_is_no_wiped_index(waiting, then):
+    """The sample is deleted, or the service shows nothing, after an index call: indexing goes on."""
     world = waiting(others=1)
     index, matches = world.service.index, world.service._matches
 

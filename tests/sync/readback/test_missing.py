@@ -28,6 +28,7 @@ def audit_again(world):
 
 @pytest.mark.parametrize("policy", ["upload", "report"])
 def test_empty_service_has_no_missing_assets(make_world, policy):
+    """A service that shows none of the site's assets proves nothing; one emptied folder beside shown ones does."""
     # As of a key that has lost a right: each folder alone holds too few for a brake.
     folders = [{"path": f"d{number}", "destfolderid": f"F{number}"} for number in range(3)]
     world = make_world(folders=folders, policy={"on_remote_missing": policy})
@@ -52,6 +53,7 @@ def test_empty_service_has_no_missing_assets(make_world, policy):
 
 @pytest.mark.parametrize("order", [("LARGE", "SMALL"), ("SMALL", "LARGE")])
 def test_small_folder_waits_with_the_braked_one(make_world, order):
+    """A service that lost one folder may have lost more: assets of a small folder are not missing yet."""
     folders = [{"path": name, "destfolderid": name.upper()} for name in ("large", "small")]
     world = make_world(folders=folders)
     for path in (*(f"large/{number}" for number in range(12)), "small/1", "small/2"):
@@ -127,6 +129,7 @@ def test_reprocessed_asset_is_not_missing(mirrored, policy):
 @pytest.mark.parametrize("is_settled", [True, False])
 @pytest.mark.parametrize("then", ["deleted", "replaced", "moved on"])
 def test_asset_outside_mappings_is_audited(mirrored, then, is_settled):
+    """An asset was moved into a folder without a mapping; audits still find it deleted, replaced or moved again."""
     world = mirrored()
     asset = asset_of(world, "1")
     asset.folder = "ARCHIVE"

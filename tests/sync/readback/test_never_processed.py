@@ -198,6 +198,7 @@ def test_touched_file_is_not_sent_again(stuck):
 
 
 def test_send_again_lists_the_old_asset(stuck):
+    """The asset that was never processed is an orphan of its file until it is deleted, also if it is processed late."""
     world = stuck()
     look(world, 7)
     old = asset_of(world)

@@ -392,6 +392,7 @@ def test_retry_of_missed_asset_looks_it_up(adopted):
 
 @pytest.mark.parametrize("was_sent", [True, False])
 def test_missing_asset_stays_so_during_lookup(adopted, was_sent):
+    """An asset that a retry looks for again counts as missing until it is found, and is blocked again otherwise."""
     world, _ = adopted(1)
     path = "a.jpg"
     if was_sent:
@@ -427,6 +428,7 @@ def moved_before_it_was_read_back(make_world):
 
 
 def test_failed_global_lookup_doubts_no_id(make_world):
+    """A search of all folders that fails proves nothing; it is repeated, and judged once it is answered."""
     world = moved_before_it_was_read_back(make_world)
     asked = []
 
@@ -447,6 +449,7 @@ def test_failed_global_lookup_doubts_no_id(make_world):
 
 
 def test_moved_asset_waits_for_the_index(make_world):
+    """An asset found in another folder by the database is verified once the index shows it."""
     world = make_world()
     world.write("a.jpg", b"content A")
     world.scan_and_send()

@@ -23,6 +23,7 @@ def blocked(world):
 
 @pytest.mark.parametrize("found_by", ["retry", "audit"])
 def test_returned_asset_blocks_no_new_version(world, found_by):
+    """A missing asset comes back: the file's next version is sent, and the old asset is listed as replaced."""
     for name in "abcd":
         world.write(name)
     world.scan_and_send()

@@ -215,6 +215,7 @@ def test_a_request_without_sense_is_refused(world, verb, argument):
 
 @pytest.mark.parametrize("changed", [None, b"changed"])
 def test_asset_of_a_past_version_gets_an_owner(world, changed):
+    """Upload by hand what a file held that is gone or changed: the asset is the hand's, and no orphan."""
     world.site.begin()
     world.write("a.jpg", b"precious")
     world.write("kept.jpg", b"kept")

@@ -90,6 +90,7 @@ def test_a_restart_does_not_forget_the_rest(changing):
 
 
 def test_a_crash_does_not_forget_the_cuts(changing):
+    """Two cuts before a crash and the one that it leaves count toward the three that hold a file."""
     writer = Writer(changing, cuts=2)
     writer.write()
     _live(changing, 20)

@@ -244,6 +244,7 @@ def test_every_second_turn_is_the_oldest(world):
 
 
 def test_slow_count_is_repeated_less_often(world, clock, monkeypatch):
+    """Counting the queue by folder takes 3 s; it is repeated after a pause that is several times as long."""
     counts = []
     fewest = world.ledger.queue_folders.fewest
 

@@ -293,6 +293,7 @@ def test_asset_met_during_listing_is_adopted(audited):
 
 
 def test_relisting_request_outlasts_a_worker(make_world):
+    """A folder is to be listed again while a worker lists it: the request outlives that listing."""
     world = make_world()
     contact = world.site.folder_listing
 

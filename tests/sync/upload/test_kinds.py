@@ -366,6 +366,7 @@ def test_duplicate_of_a_learned_kind_is_no_drift(world):
 
 @pytest.mark.parametrize("kinds", [{}, {"cr3": "vid", "ai": "doc", "jpg": "other"}], ids=["learned", "configured"])
 def test_upgraded_ledger_shows_no_new_drift(world, kinds):
+    """Kinds learned after an upgrade do not report files that were sent with a guess and settled."""
     # As an earlier release left it: each file was sent with the guess, and the wrong names of some were settled.
     world.service.kinds = {"ai": "doc", "a.cr3": "other"}
     add(world, "a.cr3", "b.ai", "c.jpg")

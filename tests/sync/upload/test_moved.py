@@ -408,6 +408,7 @@ def test_hinted_returning_file_waits_for_scan(moved):
 
 @pytest.mark.parametrize("kept", ["nothing", "the size", "the time"])
 def test_edited_returning_file_pulls_no_brake(moved, kept):
+    """Files of an unmapped folder were edited before it is mapped again: they are new versions."""
     world = moved(audited=False)
     world.restart(folders=[Q])
     live(world)
@@ -490,6 +491,7 @@ def test_replaced_moved_asset_is_adopted(make_world):
 
 @pytest.mark.parametrize("how", ["unmapped", "renamed"])
 def test_unverified_moved_asset_is_listed(make_world, how):
+    """An asset is moved in the service before it was verified, and its file follows; no upload results."""
     world = make_world(folders=[P, Q])
     world.write("q/2", b"two")
     live(world)
@@ -679,6 +681,7 @@ def test_takeover_skips_blocked_unsent_files(make_world):
 
 @pytest.mark.parametrize("state", [State.STORED, State.BLOCKED])
 def test_takeover_brake_ignores_asset_state(make_world, state):
+    """Assets to take over count toward the brake, whether they are stored or blocked."""
     world = make_world(folders=[P, Q])
     world.service.index_lag = None
     world.write("p/0", b"zero")

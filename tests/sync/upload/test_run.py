@@ -140,6 +140,7 @@ def test_no_more_attempts_are_open_than_workers(world):
 
 
 def test_large_file_keeps_no_other_back(world):
+    """The upload of a large file hangs; eight small files are sent meanwhile."""
     world.write("large", bytes(9 << 20))
     write(world, 8)
     reached, go_on = threading.Event(), threading.Event()
@@ -223,6 +224,7 @@ def test_service_that_is_down_causes_no_doubt(world):
 
 
 def test_crash_leaves_no_more_doubts_than_workers(world):
+    """An exception ends the run in the middle of an upload, as a crash does; files read ahead are not in doubt."""
     write(world, 8)
 
     class Dies(BaseException):
@@ -362,6 +364,7 @@ def test_trouble_during_a_commit_stops(world, slow_commit):
 
 
 def test_deleted_row_stops_no_taking_back(world, slow_commit, monkeypatch):
+    """At a stop, files are taken back from the workers; one of their rows is gone."""
     take_back = world.site.uploads.results.take_back
 
     def delete_first(attempt, ready):
@@ -436,6 +439,7 @@ def test_failed_commit_opens_no_more_attempts_than_workers(world):
 
 
 def test_sidecar_that_changes_before_the_post_is_noticed(world, monkeypatch):
+    """The sidecar comes between the preparation of a file and its intent."""
     write(world, 3)
     submit = world.ledger.queue.submit_begin
 
@@ -456,6 +460,7 @@ def test_sidecar_that_changes_before_the_post_is_noticed(world, monkeypatch):
 
 
 def test_slow_files_are_prepared_side_by_side(world, monkeypatch):
+    """Preparing takes long on a slow disk: at first one thread prepares, then each worker does."""
     write(world, 200)
     prepare = world.site.preparer.prepare
     at_once, most = [], []

@@ -78,6 +78,7 @@ def test_message_names_file_error_and_disk(cut):
 
 @pytest.mark.parametrize("how", ["retry", "restart", "resolve", "send_again"])
 def test_unreadable_file_is_read_before_each_post(cut, how):
+    """A file on a bad sector is read completely before it is sent again, so that no cut asset results."""
     now = cut.clock.now()
     if how != "resolve":
         cut.live(60)

@@ -76,6 +76,7 @@ def test_reported_change_is_sent_once_allowed(make_world):
 
 @pytest.mark.parametrize("what", ["brake", "pause", "window"])
 def test_blocked_file_keeps_its_reason(make_world, what):
+    """While nothing may be sent, a retry would find nothing out: the reason and its advice stay."""
     world = make_world(upload={"window": "00:00-12:00"})
     world.clock.advance(86_400 - world.clock.now() % 86_400 + 6 * 3600)
     world.write("a.jpg.yaml", b"descriptoin: x")
@@ -244,6 +245,7 @@ def test_unsendable_file_is_blocked_alone(make_world, case):
 
 
 def test_unreadable_file_is_sent_later(make_world, clock):
+    """A file without read permission is blocked with the fix; after a chmod and a retry it is sent."""
     with tempfile.TemporaryDirectory(prefix="assetsync-flow-") as folder:
         os.chmod(folder, 0o755)
         world = make_world(base=Path(folder))
@@ -345,6 +347,7 @@ def test_file_replaced_by_folder_is_gone(world):
 
 @pytest.mark.parametrize("size", [100, 9 * 2**20], ids=["small", "large"])
 def test_file_changed_in_flight_is_not_recorded(world, size):
+    """The digest in the ledger is that of the stored asset, whichever content that has."""
     old, new = b"o" * size, b"n" * size
     path = world.write("a", old)
 
@@ -421,6 +424,7 @@ def test_restored_ledger_repeats_no_post(one):
 
 
 def test_unknown_folder_holds_the_folder_alone(make_world, clock):
+    """The first refused file holds its folder for a while; the other folder is sent."""
     folders = [{"path": "x", "destfolderid": "F1"}, {"path": "y", "destfolderid": "F2"}]
     world = make_world(folders=folders)
     for number in range(5):
@@ -606,6 +610,7 @@ def test_four_doubts_per_worker_pause_sending(world):
 
 
 def test_many_threads_send_each_file_once(world):
+    """Eight threads take from one queue of 120 files."""
     for number in range(120):
         world.write(f"{number}", f"{number}".encode())
     world.scan()
@@ -628,6 +633,7 @@ def test_many_threads_send_each_file_once(world):
 
 
 def test_changing_tree_stops_no_sender(world):
+    """Four threads send while files change and exchange names; at the end each asset has its file's content."""
     for number in range(40):
         world.write(f"{number}", f"{number}".encode() * 10)
     world.scan()
@@ -706,6 +712,7 @@ _OPEN = "SELECT sent_name FROM attempts WHERE closed_at IS NULL"
 
 
 def test_result_survives_an_unwritable_disk(make_world, monkeypatch):
+    """The ledger refuses commits while answers arrive: the results are recorded later, and nothing is sent again."""
     world = make_world(upload={"workers": "1"})
     for number in range(40):
         world.write(f"{number}", f"{number}".encode() * 200)
@@ -768,6 +775,7 @@ def test_unrecorded_result_is_looked_up(world):
 @pytest.mark.parametrize("answer", ["accept", "lost_after", "too_large"])
 @pytest.mark.parametrize("size", [2, 9 * 2**20], ids=["small", "large"])
 def test_result_of_deleted_row_blocks_nothing(make_world, answer, size):
+    """A row is deleted while its file is uploaded: the result is dropped, and the next file is sent at once."""
     world = make_world(upload={"workers": "1"})
     world.write("a", b"1")
     world.write("b", b"2" * size)
@@ -788,6 +796,7 @@ def test_result_of_deleted_row_blocks_nothing(make_world, answer, size):
 
 
 def test_folder_is_held_with_its_blocked_file(world):
+    """The commit that blocks the file holds its folder, so that no worker sends another file in between."""
     for name in ("a", "b"):
         world.write(name, name.encode())
     world.scan()
@@ -827,6 +836,7 @@ def test_damaged_ledger_is_not_waited_for(world):
 
 
 def test_unreadable_file_is_retried_in_window(make_world):
+    """A scan outside the upload window leaves it blocked; it is read once the window opens."""
     world = make_world(upload={"window": "19:00-07:00"}, schedule={"rescan": "0 12 * * *"})
     world.write("a.jpg", b"a")
     world.scan()

@@ -78,6 +78,8 @@ def test_unmoved_doubt_delays_no_equal_size(world):
 
 
 def test_file_replaced_in_hashing_is_sent_once(world):
+    """A file is replaced while its twin is compared with it: the new content is sent once, the old asset stays."""
+
     def copy(_request) -> None:
         world.service.during_upload = lambda _request: None
         world.write("kept.jpg", LARGE)
@@ -160,6 +162,7 @@ def test_renamed_doubtful_file_does_not_wait(world):
 
 
 def test_rewritten_file_delays_no_equal_size(make_world):
+    """A file changes during each of its uploads; another file of its size does not wait for it."""
     world = make_world(upload={"workers": "1"})
     upload, rewritten = world.service.upload, []
 
@@ -196,6 +199,7 @@ def test_manual_doubt_is_not_waited_for(world, clock):
 
 
 def test_waiting_files_delay_no_other(world, clock):
+    """Three hundred files wait for a doubt of their size: they cost a commit a round, and another file passes them."""
     die_sending(world, LARGE, arrived=False)
     world.write("new", b"an edit").rename(world.root / "a.jpg")
     for number in range(300):
