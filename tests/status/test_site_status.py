@@ -204,7 +204,7 @@ def test_idle_site_is_in_sync_since_last_scan(shown, age, said):
 
 
 def test_file_moved_in_scan_is_not_unreadable(shown):
-    """A file that moves during a scan leaves it incomplete, and is not reported as unreadable."""
+    """Of five paths that a scan could not read, four had moved: status needs a person for one."""
     unreadable(shown.world)
     runs = shown.world.ledger.runs
     runs.scanned(runs.last_scan()._replace(unreadable=5, moved=4), 0.1)
