@@ -17,6 +17,7 @@ from assetsync.core.mapping import Plan
 from assetsync.core.read_back import INDEX_LAG, ReadBackWaits
 from assetsync.core.settled import HOUR, KEEPS_CHANGING
 from assetsync.errors import ServiceElsewhere, ServiceError
+from assetsync.ledger.file.facts import OUTLINE
 from assetsync.ledger.ledger import Ledger
 from assetsync.model import Clock, Meter, Service
 from assetsync.parts import claim_of, make_plan, make_rules, make_tree
@@ -104,6 +105,9 @@ class Site:
     def begin(self) -> None:
         """Recover what the last process left unfinished; may be repeated if the ledger failed."""
         ledger, now = self.context.ledger, self.context.clock.now()
+        record = self.config.outline_record
+        if record != ledger.reports.fact(OUTLINE):
+            ledger.set_fact(OUTLINE, record)
         lost = ledger.attempt_results.recover(now)
         if lost:
             self.context.meter.doubted(lost)

@@ -32,6 +32,8 @@
         ├── BadAnswer              an answer that is not in a form of the interface
         └── ServiceRefused         an error answer in the interface's form
 
+Unusable is none of them: it is a ValueError, as pydantic expects, about a single value of a document.
+
 A message is a sentence that names the thing at fault; `hint` describes how to fix it. Foreign exceptions are turned
 into these errors where they arise, with `raise … from`. Logging them is left to the callers that handle them.
 """
@@ -232,3 +234,12 @@ class ServiceRefused(ServiceError):
     def __init__(self, message: str, *, code: str = "", hint: str = "") -> None:
         self.code = code
         super().__init__(message, hint=hint)
+
+
+class Unusable(ValueError):
+    """A value that cannot be used; pydantic collects these errors, `document.problems` turns them into sentences."""
+
+    def __init__(self, problem: str, hint: str) -> None:
+        super().__init__(f"{problem}; {hint}")
+        self.problem = problem
+        self.hint = hint

@@ -375,7 +375,7 @@ def test_unlistable_folder_is_named(two_folders, clock):
     report = run(world, wait=60)
     assert 60 <= clock.steady() - began < 130
     assert (report.uploaded, report.pending, report.in_sync, report.trouble) == (1, 1, False, None)
-    assert "F1" in read_status(world.config(), world.ledger, clock.now()).holds
+    assert "F1" in read_status(world.config().outline, world.ledger, clock.now()).holds
 
 
 def test_failing_folder_delays_no_others(two_folders, clock):
@@ -478,7 +478,7 @@ def test_run_makes_audit_owed_after_release(world):
     assert not run(world).in_sync
     world.clock.wait(1.0)
     world.ask(Resume())
-    status = read_status(world.config(), world.ledger, world.clock.now(), running=False)
+    status = read_status(world.config().outline, world.ledger, world.clock.now(), running=False)
     assert (status.in_sync, headline(status)) == (
         False,
         "No process is running: 30 of 30 verified, 1 folder to be audited.",
@@ -634,7 +634,7 @@ def test_failed_second_look_is_not_in_sync(make_world, clock):
     world.service.during_upload = lambda _request: world.root.rename(world.base / "away")
     report = run(world)
     assert (world.posted(), report.verified, report.unreadable, report.in_sync) == (["sent"], 1, 1, False)
-    assert not read_status(world.config(), world.ledger, clock.now()).in_sync
+    assert not read_status(world.config().outline, world.ledger, clock.now()).in_sync
 
 
 def test_settling_overflow_is_not_in_sync(world, clock):
@@ -648,7 +648,7 @@ def test_settling_overflow_is_not_in_sync(world, clock):
     report = run(world)
     assert (report.verified, report.pending, report.in_sync) == (1, 0, False)
     assert not dry_run(world.site).in_sync
-    assert not read_status(world.config(), world.ledger, clock.now()).in_sync
+    assert not read_status(world.config().outline, world.ledger, clock.now()).in_sync
 
 
 # The same with everything real: threads, clock, HTTP and the sandbox as the service.

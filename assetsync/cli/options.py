@@ -8,17 +8,23 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from assetsync.cli.output import LISTED
-from assetsync.config import SiteConfig, duration, load_config
-from assetsync.errors import LedgerMissing, UsageError
+from assetsync.config.outline import Outline, digest_of, ledger_named, may_hold_key
+from assetsync.config.source import read_configuration
+from assetsync.config.values import duration
+from assetsync.errors import LedgerError, LedgerMissing, UsageError
+from assetsync.ledger.file.facts import OUTLINE
 from assetsync.ledger.reports import LedgerView, view_ledger
 from assetsync.text import name_configuration, printable
+
+if TYPE_CHECKING:
+    from assetsync.config.models import SiteConfig
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 # The characters that `printable` writes in place of those that are unsafe in a terminal.
@@ -109,17 +115,41 @@ def _site_of(path: Path) -> str | None:
     return path.stem if is_site else None
 
 
-def _load(ctx: click.Context, param: click.Parameter, value: Path | None) -> SiteConfig:
+def _load(ctx: click.Context, param: click.Parameter, value: Path | None) -> "SiteConfig":
+    from assetsync.config.load import load_config  # noqa: PLC0415 - slow to load; a command that reads does without
+
     return load_config(_path(ctx, param, value), os.environ)
+
+
+def read_outline(path: Path, environ: Mapping[str, str]) -> Outline:
+    """Return the outline of a configuration as its ledger records it, if the file is the same since it was checked.
+
+    Else check the file as `config.load_config` does. Raise ConfigError.
+    """
+    data = read_configuration(path)
+    ledger = ledger_named(data)
+    if ledger is not None and not may_hold_key(data, environ):
+        # A ledger that cannot be read is reported when the command reads it, a mistake of the configuration before.
+        with suppress(LedgerError, OSError), closing(view_ledger(ledger)) as view:
+            record = view.reports.fact(OUTLINE)
+            if record is not None and (outline := Outline.recorded(record, digest_of(data))) is not None:
+                return outline
+    from assetsync.config.load import parse_config  # noqa: PLC0415 - as above
+
+    return parse_config(data, str(path), environ).outline
+
+
+def _read_outline(ctx: click.Context, param: click.Parameter, value: Path | None) -> Outline:
+    return read_outline(_path(ctx, param, value), os.environ)
 
 
 def _note_all(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     ctx.meta[_ALL] = value
 
 
-def _load_unless_all(ctx: click.Context, param: click.Parameter, value: Path | None) -> SiteConfig | None:
+def _read_unless_all(ctx: click.Context, param: click.Parameter, value: Path | None) -> Outline | None:
     if not ctx.meta[_ALL]:
-        return _load(ctx, param, value)
+        return _read_outline(ctx, param, value)
     if value is not None or ctx.meta.get(_SITE) is not None:
         raise click.UsageError("--all shows every site: leave out --config and --site")
     return None
@@ -149,9 +179,12 @@ def _with_site(name: str, callback: Callable[[click.Context, click.Parameter, Pa
 with_config = _with_site("config", _load)
 """Add the options that name the configuration, which is read; mistakes in it raise ConfigError."""
 
+with_outline = _with_site("config", _read_outline)
+"""Add the same options, for a command that only reads the ledger: it gets the outline of the configuration."""
 
-def with_config_or_all(command_function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the same options and `--all`, with which the configuration is None: the command reads all of the server."""
+
+def with_outline_or_all(command_function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the same options and `--all`, with which the outline is None: the command reads all of the server."""
     every = click.option(
         "--all",
         is_flag=True,
@@ -160,7 +193,7 @@ def with_config_or_all(command_function: Callable[..., Any]) -> Callable[..., An
         callback=_note_all,
         help=f"Show every configuration of {CONFIGURATIONS}, one line each, the worst first.",
     )
-    return _with_site("config", _load_unless_all)(every(command_function))
+    return _with_site("config", _read_unless_all)(every(command_function))
 
 
 with_config_path = _with_site("path", _path)
@@ -195,7 +228,7 @@ def seconds(_ctx: click.Context, _param: click.Parameter, value: str) -> float:
         raise click.BadParameter("write a number and its unit, such as 0s, 200ms, 30s, 5m or 1h") from error
 
 
-def _relative(config: SiteConfig, given: str, *, folders: bool) -> bytes:
+def _relative(config: "Outline | SiteConfig", given: str, *, folders: bool) -> bytes:
     """Return a path of the command line relative to the root, and with `folders` b"" for the root itself.
 
     An absolute path under which the ledger records an upload by hand is returned as it is recorded, even below the
@@ -222,7 +255,7 @@ def _relative(config: SiteConfig, given: str, *, folders: bool) -> bytes:
     return b"" if path == b"." else path
 
 
-def _recorded_by_hand(config: SiteConfig, given: bytes) -> bytes | None:
+def _recorded_by_hand(config: "Outline | SiteConfig", given: bytes) -> bytes | None:
     """Return the absolute path of the ledger that equals or prints as an absolute path; None if there is none."""
     try:
         with closing(view_ledger(config.ledger, site=config.site)) as ledger:
@@ -235,7 +268,7 @@ def _recorded_by_hand(config: SiteConfig, given: bytes) -> bytes | None:
     return None
 
 
-def known_path(config: SiteConfig, given: str) -> bytes:
+def known_path(config: "Outline | SiteConfig", given: str) -> bytes:
     """Return the path of a file, relative to the root or as an upload by hand is recorded.
 
     A name that is not UTF-8 or holds control characters cannot be typed: a path as `files`, the page and the log print
@@ -244,12 +277,12 @@ def known_path(config: SiteConfig, given: str) -> bytes:
     return _known(config, [_relative(config, given, folders=False)], folders=False)[0]
 
 
-def known_folders(config: SiteConfig, given: Iterable[str]) -> list[bytes]:
+def known_folders(config: "Outline | SiteConfig", given: Iterable[str]) -> list[bytes]:
     """Return paths of files or folders as `known_path` does, and b"" for the root itself."""
     return _known(config, [_relative(config, path, folders=True) for path in given], folders=True)
 
 
-def _known(config: SiteConfig, wanted: list[bytes], *, folders: bool) -> list[bytes]:
+def _known(config: "Outline | SiteConfig", wanted: list[bytes], *, folders: bool) -> list[bytes]:
     if not any(_SHOWN_ODDLY.search(os.fsdecode(path)) for path in wanted):
         return wanted
     try:

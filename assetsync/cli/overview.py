@@ -14,7 +14,7 @@ from typing import Any
 from assetsync.cli import options
 from assetsync.cli.entry import NOT_IN_SYNC, OK, USAGE, run_as
 from assetsync.cli.output import coloured, note, write, write_json
-from assetsync.config import SiteConfig, is_configuration, load_config
+from assetsync.config.outline import Outline
 from assetsync.errors import AssetsyncError, ConfigError, LedgerDenied, LedgerMissing, UsageError
 from assetsync.ledger.file.database import holder_of
 from assetsync.ledger.reports import view_ledger
@@ -119,7 +119,7 @@ def _sites() -> Iterator[Site]:
         raise UsageError(message, hint="run it as root, or as assetsync's user") from error
     for file in files:
         try:
-            config = load_config(file, os.environ)
+            config = options.read_outline(file, os.environ)
         except ConfigError as error:
             if _belongs_to_others(file):
                 note(f"{printable(str(file))} is left out: it has none of the keys of a configuration")
@@ -136,6 +136,8 @@ def _sites() -> Iterator[Site]:
 
 
 def _belongs_to_others(file: Path) -> bool:
+    from assetsync.config.load import is_configuration  # noqa: PLC0415 - slow to load, and rarely needed
+
     try:
         return not is_configuration(file.read_bytes())
     except OSError:
@@ -151,7 +153,7 @@ def _mistakes(error: ConfigError) -> str:
     return f"{first} (and {plural(len(more), 'more mistake')})" if more else first
 
 
-def _status(config: SiteConfig) -> SiteStatus:
+def _status(config: Outline) -> SiteStatus:
     with closing(view_ledger(config.ledger, site=config.site)) as ledger:
         return read_status(config, ledger, time.time(), running=holder_of(ledger.store.path).sends)
 

@@ -13,11 +13,10 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from assetsync.config.models import SiteConfig
-from assetsync.config.source import read_source
+from assetsync.config.source import KEY_VARIABLE, read_source
 from assetsync.config.values import is_inside
 from assetsync.errors import ConfigError
 
-KEY_VARIABLE = "ASSETSYNC_API_KEY"
 _CREDENTIALS_VARIABLE = "CREDENTIALS_DIRECTORY"
 _CREDENTIAL = "api_key"
 _BESIDE = "beside the configuration"

@@ -9,18 +9,17 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import ValidationError
 
-from assetsync.config.document.fields import Unusable
 from assetsync.config.document.loader import Document, NotPlain, Plain, Problem, load
 from assetsync.config.document.loader import Path as KeyPath
 from assetsync.config.document.metadata import unknown_custom_field
 from assetsync.config.document.problems import dotted, problems_of
-from assetsync.config.key import KEY_VARIABLE, SHORTEST_KEY
-from assetsync.config.models import SiteConfig
-from assetsync.config.source import read_source
+from assetsync.config.key import SHORTEST_KEY
+from assetsync.config.models import FileOf, SiteConfig
+from assetsync.config.outline import digest_of
+from assetsync.config.source import KEY_VARIABLE, MOST_BYTES, read_configuration
 from assetsync.config.values import below_root
-from assetsync.errors import ConfigError
+from assetsync.errors import ConfigError, Unusable
 
-_MAX_BYTES = 4 * 1024 * 1024
 _OF_A_SITE = frozenset({"site", "root", "service", "folders"})
 _KEY_NAMES = frozenset({"api_key", "apikey", "api-key", "sessiontoken", "key"})
 
@@ -31,14 +30,7 @@ def load_config(path: Path, environ: Mapping[str, str]) -> SiteConfig:
     The result depends on the file alone. The environment is used only to find its API key in the file, where it must
     not be. Raise ConfigError with a sentence for each mistake.
     """
-    source = str(path)
-    try:
-        data = read_source(path, _MAX_BYTES)
-    except OSError as exc:
-        reason = exc.strerror or type(exc).__name__
-        mistake = f"{source}: the configuration cannot be read ({reason}): name an existing file with --config"
-        raise ConfigError([mistake]) from exc
-    return parse_config(data, source, environ)
+    return parse_config(read_configuration(path), str(path), environ)
 
 
 def is_configuration(data: bytes) -> bool:
@@ -65,7 +57,7 @@ def parse_config(data: bytes, source: str, environ: Mapping[str, str]) -> SiteCo
 
 
 def _check(path: Path, data: bytes, key: str) -> tuple[SiteConfig | None, list[Problem]]:
-    if len(data) > _MAX_BYTES:
+    if len(data) > MOST_BYTES:
         return None, [Problem((), "the file is too large for a configuration", "name the right file with --config")]
     try:
         document = load(data, none_words=True)
@@ -79,7 +71,7 @@ def _check(path: Path, data: bytes, key: str) -> tuple[SiteConfig | None, list[P
     own = [*_across(document), *_secrets(document, key)]
     problems = [*document.problems, *(problem for problem in own if problem.path not in known)]
     try:
-        return SiteConfig.model_validate(document.value, context=path), problems
+        return SiteConfig.model_validate(document.value, context=FileOf(path, digest_of(data))), problems
     except ValidationError as exc:
         told = {problem.path for problem in problems}
         found = problems_of(exc, document, SiteConfig, show_values=True)

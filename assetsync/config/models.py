@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from assetsync.config.document.fields import LIST, REQUIRED, Flag, FlagOrRequired, Section, Text, Texts, Unusable, Whole
+from assetsync.config.document.fields import LIST, REQUIRED, Flag, FlagOrRequired, Section, Text, Texts, Whole
 from assetsync.config.document.metadata import (
     METADATA_FIELDS,
     OFF,
@@ -35,24 +35,33 @@ from assetsync.config.document.metadata import (
     group,
     xmp_property,
 )
+from assetsync.config.outline import MappedFolder, Outline, usual_ledger
 from assetsync.config.schedule import Due, Interval, cron
 from assetsync.config.values import (
-    Absolute,
-    Address,
-    AssetAddress,
-    BelowRoot,
-    Duration,
-    Grace,
+    AUTO,
+    DURATION,
+    LISTEN,
+    SHARE,
+    SIZE,
+    WINDOW,
     Listen,
-    Rate,
-    Share,
-    Size,
-    SomeTime,
-    UploadWindow,
-    WebAddress,
+    Window,
+    absolute,
+    asset_address,
     base_url,
+    below_root,
+    duration,
+    grace,
+    listen,
+    rate,
     service_url,
+    share,
+    size,
+    some_time,
+    web_address,
+    window,
 )  # fmt: skip
+from assetsync.errors import Unusable
 from assetsync.model import Mapping, UploadOptions
 
 _SITE = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -141,6 +150,29 @@ def _email(value: str) -> str:
     return value
 
 
+def _written(pattern: str, **number: object) -> WithJsonSchema:
+    """Return the JSON Schema of a text, or of the number as which other YAML parsers read some of the texts."""
+    text = {"type": "string", "pattern": f"^{pattern}$"}
+    return WithJsonSchema({"anyOf": [text, number]} if number else text)
+
+
+_DURATION_TEXT = _written(f"({DURATION.pattern}|0)", const=0)
+Duration = Annotated[float, BeforeValidator(duration), _DURATION_TEXT]
+Grace = Annotated[float, BeforeValidator(duration), AfterValidator(grace), _DURATION_TEXT]
+SomeTime = Annotated[float, BeforeValidator(duration), AfterValidator(some_time), _DURATION_TEXT]
+Size = Annotated[int, BeforeValidator(size), _written(SIZE.pattern, type="integer", minimum=1)]
+Rate = Annotated[int, BeforeValidator(rate), _written(rf"{SIZE.pattern}\s*/\s*s")]
+Share = Annotated[float, BeforeValidator(share), _written(SHARE.pattern)]
+UploadWindow = Annotated[Window, BeforeValidator(window), _written(WINDOW.pattern)]
+Address = Annotated[Listen, BeforeValidator(listen), _written(rf"({AUTO}|{LISTEN.pattern})")]
+Absolute = Annotated[Path, BeforeValidator(absolute), WithJsonSchema({"type": "string", "pattern": "^/"})]
+WebAddress = Annotated[str, BeforeValidator(web_address), WithJsonSchema({"type": "string", "pattern": "^https?://"})]
+AssetAddress = Annotated[
+    str,
+    BeforeValidator(asset_address),
+    WithJsonSchema({"type": "string", "pattern": r"^https?://[^/@]+/.*\{assetid\}"}),
+]
+BelowRoot = Annotated[str, BeforeValidator(below_root)]
 Kind = Literal["img", "vid", "aud", "doc", "other"]
 Patterns = Annotated[Texts, AfterValidator(_patterns)]
 
@@ -348,19 +380,44 @@ class Notify(Section):
     ) = None
 
 
+class FileOf(NamedTuple):
+    """The absolute path of a configuration, and the digest of its bytes (`outline.digest_of`)."""
+
+    path: Path
+    digest: str
+
+
 class SiteConfig(Section):
     """The content of a site's configuration file."""
 
-    _file: Path | None = PrivateAttr(default=None)
+    _file: FileOf | None = PrivateAttr(default=None)
 
     def model_post_init(self, context: Any) -> None:
-        """Record the path of the configuration, which `load` passes as the context."""
+        """Record the file of the configuration, which `load` passes as the context."""
         self._file = context
 
     @property
     def file(self) -> Path | None:
         """Return the absolute path of the configuration; None if no file holds it."""
-        return self._file
+        return self._file and self._file.path
+
+    @property
+    def outline_record(self) -> str | None:
+        """Return the record from which readers of the ledger take the outline; None if no file holds it."""
+        return self._file and self.outline.record(self._file.digest)
+
+    @property
+    def outline(self) -> Outline:
+        """Return the values that readers of the ledger need."""
+        return Outline(
+            site=self.site,
+            root=self.root,
+            ledger=self.ledger,
+            folders=tuple(MappedFolder(folder.path, folder.destfolderid) for folder in self.folders),
+            upload_url=self.service.upload_url,
+            window=self.upload.window,
+            reads_back=self.schedule.reads_back,
+        )
 
     @model_validator(mode="before")
     @classmethod
@@ -371,7 +428,7 @@ class SiteConfig(Section):
 
     site: Annotated[Text, AfterValidator(site_name), Field(json_schema_extra={"pattern": f"^{_SITE.pattern}$"})]
     root: Absolute
-    ledger: Absolute = Field(default_factory=lambda said: Path(f"/var/lib/assetsync/{said['site']}.db"))
+    ledger: Absolute = Field(default_factory=lambda said: usual_ledger(said["site"]))
     service: Service
     folders: Annotated[tuple[Folder, ...], Field(min_length=1)]
     ignore: Patterns = ()

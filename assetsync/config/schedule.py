@@ -11,8 +11,9 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from assetsync.config.document.fields import FLAGS, Unusable
+from assetsync.config.document.fields import FLAGS
 from assetsync.config.values import duration
+from assetsync.errors import Unusable
 
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")

@@ -1,6 +1,6 @@
 """Read a file or a pipe that a person names, with a limit on its bytes and on the time for a pipe.
 
-Interpreting the content, and reporting that it cannot be read, are left to the caller.
+Interpreting the content is left to the caller.
 """
 
 import errno
@@ -10,11 +10,29 @@ import stat
 import time
 from pathlib import Path
 
+from assetsync.errors import ConfigError
+
+KEY_VARIABLE = "ASSETSYNC_API_KEY"
+"""The variable of the environment that may hold the API key."""
+
+MOST_BYTES = 4 * 1024 * 1024
+"""The most bytes of a configuration."""
+
 _PIPE_PATIENCE = 5.0
 """Seconds within which the other end of a pipe must be opened."""
 
 _WRITER = 30.0
 """Most seconds for a writer in total: the program that decrypts the content may ask a remote service."""
+
+
+def read_configuration(path: Path) -> bytes:
+    """Return the bytes of a configuration, as `read_source` does for `MOST_BYTES`. Raise ConfigError."""
+    try:
+        return read_source(path, MOST_BYTES)
+    except OSError as exc:
+        reason = exc.strerror or type(exc).__name__
+        mistake = f"{path}: the configuration cannot be read ({reason}): name an existing file with --config"
+        raise ConfigError([mistake]) from exc
 
 
 def read_source(path: Path, most: int) -> bytes:

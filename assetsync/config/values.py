@@ -1,8 +1,10 @@
 """Read single values: durations, sizes, rates, shares, a window of the day, addresses and paths.
 
 Each reader takes the text of the configuration, or a value that is already of the right type, and raises Unusable with
-the fix. Durations become seconds (float), sizes and rates become bytes (int). Whether an address answers or a path
-exists is left to `check`.
+the fix. It never quotes the text, which may be a secret in the wrong place. Durations become seconds (float), sizes and
+rates become bytes (int). Whether an address answers or a path exists is left to `check`.
+
+Nothing here needs pydantic: it takes longer to load than all that `status` does besides.
 """
 
 import os
@@ -11,12 +13,10 @@ from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
-
-from assetsync.config.document.fields import Unusable
+from assetsync.errors import Unusable
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 SHORTEST_GRACE = 2.0
@@ -28,14 +28,14 @@ _BYTES = {"": 1, "b": 1} | {
     for power, letter in enumerate("kmgt", start=1)
     for suffix, base in (("b", 1000), ("ib", 1024))
 }
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|[smhd])", re.ASCII)
-_SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*%", re.ASCII)
+DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|[smhd])", re.ASCII)
+SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*%", re.ASCII)
 _ALL = 100
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)", re.ASCII)
-_WINDOW = re.compile(r"([0-9]{1,2}):([0-9]{2})\s*-\s*([0-9]{1,2}):([0-9]{2})", re.ASCII)
-_LISTEN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", re.ASCII)
+SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)", re.ASCII)
+WINDOW = re.compile(r"([0-9]{1,2}):([0-9]{2})\s*-\s*([0-9]{1,2}):([0-9]{2})", re.ASCII)
+LISTEN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", re.ASCII)
 _LAST_PORT = 65535
-_AUTO = "auto"
+AUTO = "auto"
 _NOT_IN_URL = re.compile(r"[\x00-\x20\x7f-\x9f\\]")
 _EXAMPLE = "write it such as https://dam.example.com/razuna"
 _NOT_IN_PATH = re.compile("[\x00-\x1f\x7f]")
@@ -48,7 +48,7 @@ def duration(value: object) -> float:
     elif value == "0":
         seconds = 0.0
     else:
-        found = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+        found = DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
         if not found:
             raise Unusable("it must be a duration", "write a number and its unit, such as 500ms, 5s, 2m, 1h or 1d")
         seconds = float(found[1]) * _SECONDS[found[2]]
@@ -57,13 +57,15 @@ def duration(value: object) -> float:
     return seconds
 
 
-def _some(seconds: float) -> float:
+def some_time(seconds: float) -> float:
+    """Return the seconds, which must be more than 0."""
     if not seconds:
         raise Unusable("it must be longer than 0", "write a duration such as 5s, 2m or 1h")
     return seconds
 
 
-def _grace(seconds: float) -> float:
+def grace(seconds: float) -> float:
+    """Return the seconds of a grace."""
     # The daemon looks up once a second at most, and a gap between look-ups must not be longer than half the grace.
     if seconds < SHORTEST_GRACE:
         raise Unusable(
@@ -78,7 +80,7 @@ def size(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         count = value
     else:
-        found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+        found = SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
         unit = _BYTES.get(found[2].lower()) if found else None
         if not found or unit is None:
             raise Unusable("it must be a size", "write a number and its unit, such as 512KiB, 20MB or 1GB")
@@ -100,7 +102,7 @@ def rate(value: object) -> int:
 
 def share(value: object) -> float:
     """Return `50%` as 0.5."""
-    found = _SHARE.fullmatch(value.strip()) if isinstance(value, str) else None
+    found = SHARE.fullmatch(value.strip()) if isinstance(value, str) else None
     if not found or not 0 <= float(found[1]) <= _ALL:
         raise Unusable("it must be a percentage", "write a number from 0 to 100 and %, such as 50%")
     return float(found[1]) / _ALL
@@ -137,7 +139,7 @@ def window(value: object) -> Window:
     """Return the window that `19:00-07:00` means."""
     if isinstance(value, Window):
         return value
-    found = _WINDOW.fullmatch(value.strip()) if isinstance(value, str) else None
+    found = WINDOW.fullmatch(value.strip()) if isinstance(value, str) else None
     fix = 'write it such as "19:00-07:00", or null to send at any time'
     if not found:
         raise Unusable("it must be two times of the day", fix)
@@ -177,9 +179,9 @@ def listen(value: object) -> Listen:
     """Return the address that `127.0.0.1:9464`, `[::1]:9464`, `host:9464` or `auto` means."""
     if isinstance(value, tuple):
         return Listen(*value)
-    if value == _AUTO:
+    if value == AUTO:
         return Listen("127.0.0.1", 0)
-    found = _LISTEN.fullmatch(value.strip()) if isinstance(value, str) else None
+    found = LISTEN.fullmatch(value.strip()) if isinstance(value, str) else None
     if not found or int(found[2]) > _LAST_PORT:
         fix = "write it such as 127.0.0.1:9464, auto for a free port, or null for no page"
         raise Unusable("it must be an address and a port", fix)
@@ -288,28 +290,3 @@ def below_root(value: object) -> str:
     if ".." in parts or "\x00" in value:
         raise Unusable("it points outside root", "write it without `..`")
     return "/".join(parts) or "."
-
-
-def _written(pattern: str, **number: object) -> WithJsonSchema:
-    """Return the JSON Schema of a text, or of the number as which other YAML parsers read some of the texts."""
-    text = {"type": "string", "pattern": f"^{pattern}$"}
-    return WithJsonSchema({"anyOf": [text, number]} if number else text)
-
-
-_DURATION_TEXT = _written(f"({_DURATION.pattern}|0)", const=0)
-Duration = Annotated[float, BeforeValidator(duration), _DURATION_TEXT]
-Grace = Annotated[float, BeforeValidator(duration), AfterValidator(_grace), _DURATION_TEXT]
-SomeTime = Annotated[float, BeforeValidator(duration), AfterValidator(_some), _DURATION_TEXT]
-Size = Annotated[int, BeforeValidator(size), _written(_SIZE.pattern, type="integer", minimum=1)]
-Rate = Annotated[int, BeforeValidator(rate), _written(rf"{_SIZE.pattern}\s*/\s*s")]
-Share = Annotated[float, BeforeValidator(share), _written(_SHARE.pattern)]
-UploadWindow = Annotated[Window, BeforeValidator(window), _written(_WINDOW.pattern)]
-Address = Annotated[Listen, BeforeValidator(listen), _written(rf"({_AUTO}|{_LISTEN.pattern})")]
-Absolute = Annotated[Path, BeforeValidator(absolute), WithJsonSchema({"type": "string", "pattern": "^/"})]
-WebAddress = Annotated[str, BeforeValidator(web_address), WithJsonSchema({"type": "string", "pattern": "^https?://"})]
-AssetAddress = Annotated[
-    str,
-    BeforeValidator(asset_address),
-    WithJsonSchema({"type": "string", "pattern": r"^https?://[^/@]+/.*\{assetid\}"}),
-]
-BelowRoot = Annotated[str, BeforeValidator(below_root)]

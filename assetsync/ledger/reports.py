@@ -444,6 +444,6 @@ class LedgerView:
         self.store.close()
 
 
-def view_ledger(path: Path, *, site: str) -> LedgerView:
+def view_ledger(path: Path, *, site: str | None = None) -> LedgerView:
     """Open a ledger beside its holder, to read it; creates nothing. Raises as `database.open_beside` does."""
     return LedgerView(open_beside(path, site=site))

@@ -81,7 +81,7 @@ def report_of(
         braked=len(site.context.ledger.reports.brakes()),
         complete=scan is not None and scan.complete,
         coming=coming,
-        undecided=len(undecided_folders(site.config, site.context.ledger)),
+        undecided=len(undecided_folders(site.config.outline, site.context.ledger)),
     )
     pause = site.circuit_breaker.pause
     return Report(

@@ -12,9 +12,8 @@ from functools import lru_cache
 from typing import Literal
 from urllib.parse import quote, urlencode
 
-from assetsync.config.document.fields import Unusable
 from assetsync.config.document.metadata import form_field
-from assetsync.errors import FileChanged, UsageError
+from assetsync.errors import FileChanged, Unusable, UsageError
 from assetsync.model import Body, SentExtent, UploadRequest
 
 Credential = Literal["api_key", "sessiontoken"]

@@ -22,9 +22,8 @@ import httpx
 from pydantic import SecretStr
 
 from assetsync import __version__
-from assetsync.config.document.fields import Unusable
 from assetsync.config.values import web_address
-from assetsync.errors import ConfigError
+from assetsync.errors import ConfigError, Unusable
 from assetsync.service.multipart import Credential
 
 HEADERS = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": f"assetsync/{__version__}"}

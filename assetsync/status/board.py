@@ -110,7 +110,7 @@ class Board:
         try:
             began = self._clock.steady()
             if self._kept is None or began >= self._kept_until:
-                self._kept = read_status(self._config, self._ledger, self._clock.now())
+                self._kept = read_status(self._config.outline, self._ledger, self._clock.now())
                 ended = self._clock.steady()
                 self._kept_until = ended + max(_FRESH_SECONDS, _SPARING * (ended - began))
             return self._kept

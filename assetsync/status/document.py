@@ -111,18 +111,18 @@ def as_object(status: SiteStatus) -> dict[str, Any]:
 def folders(status: SiteStatus) -> list[dict[str, Any]]:
     """Return the counts by folder of the service, with the paths mapped to each; a former folder has no paths."""
     paths: dict[str, list[str]] = {}
-    for mapping in status.mappings:
-        paths.setdefault(mapping.destfolderid, []).append(printable(mapping.path) or ".")
+    for folder in status.folders:
+        paths.setdefault(folder.destfolderid, []).append(printable(folder.path))
     former = sorted(set(status.counts.folders) - set(paths))
     return [
         {
-            "destfolderid": folder,
-            "paths": paths.get(folder, []),
+            "destfolderid": name,
+            "paths": paths.get(name, []),
             "states": {
-                str(state): count for state in State if (count := status.counts.folders.get(folder, {}).get(state, 0))
+                str(state): count for state in State if (count := status.counts.folders.get(name, {}).get(state, 0))
             },
         }
-        for folder in [*paths, *former]
+        for name in [*paths, *former]
     ]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from assetsync.config import SiteConfig, mappings
+from assetsync.config.outline import MappedFolder, Outline
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.file.database import is_held
 from assetsync.ledger.file.ledger_files import without_room
@@ -18,7 +18,7 @@ from assetsync.ledger.metadata_drift import reason_of
 from assetsync.ledger.reports import BlockedGroup, Brake, Counts, LedgerView, RecentUploads
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import DAY, HeldUp, Hour, LastScan, PageAddress, Pause, Refusal, Run, Unsettled, Vanished
-from assetsync.model import Mapping, State
+from assetsync.model import State
 
 
 class OutOfSync(NamedTuple):
@@ -127,7 +127,7 @@ class SiteStatus:
     site: str
     at: float
     running: bool
-    mappings: tuple[Mapping, ...]
+    folders: tuple[MappedFolder, ...]
     counts: Counts
     brakes: tuple[Brake, ...]
     holds: dict[str, Hold]
@@ -267,7 +267,7 @@ class SiteStatus:
         return "noted" if is_noted else str(self.level)
 
 
-def read_status(config: SiteConfig, ledger: LedgerView, now: float, *, running: bool | None = None) -> SiteStatus:
+def read_status(config: Outline, ledger: LedgerView, now: float, *, running: bool | None = None) -> SiteStatus:
     """Return the status of the site at `now` (seconds since the epoch). Raise LedgerError.
 
     Without `running`, the ledger's lock shows whether a process runs.
@@ -275,14 +275,14 @@ def read_status(config: SiteConfig, ledger: LedgerView, now: float, *, running: 
     reports = ledger.reports
     if running is None:
         running = ledger.store.holds_lock or is_held(ledger.store.path)
-    counts, window = reports.counts(now), config.upload.window
+    counts, window = reports.counts(now), config.window
     drifted = reports.drifted(_DRIFT_SAMPLE)
     sends = running and counts.of(State.QUEUED, State.SENDING) > counts.waiting_for_sidecar
     return SiteStatus(
         site=config.site,
         at=now,
         running=running,
-        mappings=mappings(config),
+        folders=config.folders,
         counts=counts,
         brakes=tuple(reports.brakes()),
         holds=reports.holds(now),
@@ -301,7 +301,7 @@ def read_status(config: SiteConfig, ledger: LedgerView, now: float, *, running: 
         undecided=undecided_folders(config, ledger),
         without_room=without_room(ledger.store.path),
         sends_from=None if window is None or not counts.of(State.QUEUED) else window.opens(now),
-        reads_back=config.schedule.reads_back,
+        reads_back=config.reads_back,
         refused=ledger.runs.refusal_at_hand() if running else None,
         vanished=ledger.runs.vanished(now),
         blocked_groups=tuple(reports.blocked_groups(_NAMED_OF_GROUP)),
@@ -323,15 +323,15 @@ def _grouped(drifted: Sequence[FileRow]) -> tuple[DriftGroup, ...]:
     return tuple(DriftGroup(reason, len(rows), tuple(rows[:_NAMED_OF_GROUP])) for reason, rows in largest)
 
 
-def wrong_address(config: SiteConfig, ledger: LedgerView) -> str | None:
+def wrong_address(config: Outline, ledger: LedgerView) -> str | None:
     """Return why the address for uploads is not the service's; None once an upload there was accepted."""
     known = ledger.runs.upload_address()
-    if known is None or not known.detail or known.address != config.service.upload_url:
+    if known is None or not known.detail or known.address != config.upload_url:
         return None
     return None if ledger.hourly_stats.total() > known.uploads else known.detail
 
 
-def undecided_folders(config: SiteConfig, ledger: LedgerView) -> tuple[str, ...]:
+def undecided_folders(config: Outline, ledger: LedgerView) -> tuple[str, ...]:
     """Return the mapped folders of the service whose last audit missed so many assets that it concluded nothing."""
     mapped = {folder.destfolderid for folder in config.folders}
     return tuple(folder for folder in ledger.runs.undecided_audits() if folder in mapped)

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from assetsync.config import SiteConfig, load_config
+from assetsync.ledger.file.facts import OUTLINE
 from assetsync.ledger.ledger import open_ledger
 from assetsync.parts import make_plan, make_tree
 from assetsync.tree.scan import scan
@@ -69,6 +70,7 @@ def fill_ledger(config: Path) -> SiteConfig:
     rows = ((s.path, s.size, s.mtime_ns, s.ctime_ns, s.inode, f"A{number:032}") for number, s in enumerate(seen))
     ledger.store.write(lambda conn: _insert(conn, rows))
     ledger.set_fact("queue_was_empty", "1")
+    ledger.set_fact(OUTLINE, site.outline_record)
     ledger.close()
     return site
 

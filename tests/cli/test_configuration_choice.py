@@ -5,13 +5,18 @@ Covers `cli/options.py`.
 
 import os
 import shlex
+import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from assetsync.cli import options
 from assetsync.cli.entry import run
+from assetsync.config import load_config
 from assetsync.core.notices import AT_ONCE
+from assetsync.ledger.file.facts import OUTLINE
+from assetsync.ledger.ledger import open_ledger
 from assetsync.notify.notifications import Notifications, current_problems
 from assetsync.text import name_configuration, runnable
 
@@ -167,3 +172,69 @@ def test_messages_name_the_configuration(make_world, tmp_path):
     notifications.step(AT_ONCE)
     notifications.close(10)
     assert "(assetsync status --site hq)" in Path(out).read_text()
+
+
+@pytest.fixture
+def mirrored(site):
+    """A site whose ledger has recorded the configuration."""
+    site.write("a.jpg")
+    assert site.run("reconcile").code == 0
+    return site
+
+
+@pytest.mark.parametrize("command", ["status", "status --json", "files", "orphans"])
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        ("colour: red\n", "colour: this key is unknown"),
+        ("colour: [\n", "this is not YAML"),
+        ("log: {format: xml}\n", "log.format: it is not an accepted value"),
+    ],
+)
+def test_mistake_made_after_a_run_is_reported(mirrored, command, mistake, said):
+    """What the ledger has recorded is about another file."""
+    mirrored.config.write_text(mirrored.config.read_text() + mistake)
+    done = mirrored.run(command)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+
+
+def test_key_in_the_file_is_reported_to_readers(mirrored, monkeypatch):
+    """The process that recorded the file may not have known the key by the environment."""
+    key = "a-key-in-the-address"
+    mirrored.configure(base_url=f"{mirrored.sandbox.base_url}/{key}", more="# checked before\n")
+    with closing(open_ledger(mirrored.ledger)) as ledger:
+        ledger.set_fact(OUTLINE, load_config(mirrored.config, {}).outline_record)
+    assert mirrored.run("status").code == 0
+    monkeypatch.setenv("ASSETSYNC_API_KEY", key)
+    done = mirrored.run("status")
+    assert (done.code, done.out) == (2, "")
+    assert "service.base_url: the API key must not be in this file" in done.err
+
+
+def test_valid_change_shows_before_a_run(mirrored):
+    mirrored.config.write_text(mirrored.config.read_text().replace("path: photos", "path: pictures"))
+    (folder,) = mirrored.run("status", "--json").only["folders"]
+    assert folder["paths"] == ["pictures"]
+
+
+def test_mistake_is_reported_before_a_damaged_ledger(mirrored):
+    mirrored.ledger.write_bytes(b"no database" * 1000)
+    assert "is damaged" in mirrored.run("status").err
+    mirrored.config.write_text(mirrored.config.read_text() + "colour: red\n")
+    assert "colour: this key is unknown" in mirrored.run("status").err
+
+
+def test_configuration_is_read_from_a_pipe_once(mirrored, tmp_path):
+    """A program that decrypts it writes it once; the ledger's record need not exist."""
+    text = mirrored.config.read_bytes() + b"# decrypted\n"
+    for _ in range(2):
+        pipe = tmp_path / "pipe"
+        os.mkfifo(pipe)
+        writer = threading.Thread(target=pipe.write_bytes, args=[text])
+        writer.start()
+        assert run(["status", "--config", str(pipe)]) == 0
+        writer.join()
+        pipe.unlink()
+        assert mirrored.run("reconcile").code == 0
+        mirrored.config.write_bytes(text)

@@ -94,6 +94,7 @@ def test_command_name_matches_command_table(name):
 # What is slow to load, by the name of its module, and of no use to a command that only looks at the ledger.
 NOT_FOR_A_LOOK = {
     *("PIL", "apscheduler", "httpx", "jinja2", "pathspec", "prometheus_client", "rich", "sqlite_utils", "starlette"),
+    *("pydantic", "pydantic_core", "yaml", "assetsync.config.load", "assetsync.config.models"),
     *(
         "structlog",
         "uvicorn",
@@ -106,7 +107,9 @@ NOT_FOR_A_LOOK = {
 }
 
 
-@pytest.mark.parametrize("command", [["status"], ["status", "--json"], ["files"], ["orphans"]])
+@pytest.mark.parametrize(
+    "command", [["status"], ["status", "--json"], ["files"], ["orphans"], ["export", "--format", "csv"]]
+)
 def test_read_commands_load_no_upload_code(site, command):
     site.write("a.jpg")
     site.configure(more="ignore: ['*.psd', /build/]\n")

@@ -220,9 +220,10 @@ def test_site_of_another_user_is_shown(server, site):
         file.chmod(0o644)
     nobody = pwd.getpwnam("nobody")
     program = (
-        "import os, pathlib, sys; from assetsync.cli import entry, options\n"
+        "import os, pathlib, sys; from assetsync.cli import entry, options; from assetsync.config import load_config\n"
         f"options.CONFIGURATIONS = pathlib.Path({str(server.folder)!r})\n"
         "entry.run(['status', '--all', '--json'])  # loads what the other user may not read\n"
+        f"load_config(options.CONFIGURATIONS / 'other.yaml', {{}})\n"
         f"os.setgid({nobody.pw_gid}); os.setuid({nobody.pw_uid})\n"
         "sys.exit(entry.run(['status', '--all']))"
     )

@@ -269,7 +269,7 @@ def test_file_stays_pending_until_queued(make_world, clock, monkeypatch):
 
     def look_first(versions, now, **said) -> int:
         world.site.runtime_state.note()
-        seen.append(read_status(world.config(), world.ledger, clock.now()).in_sync)
+        seen.append(read_status(world.config().outline, world.ledger, clock.now()).in_sync)
         return enqueue(versions, now, **said)
 
     monkeypatch.setattr(world.ledger.versions, "enqueue", look_first)
@@ -359,4 +359,4 @@ def test_wrong_upload_address_is_found(make_world):
     world.write("a")
     world.scan_and_send()
     Work(world.site, idle=0.0).tend()
-    assert read_status(world.site.config, world.ledger, world.clock.now()).wrong_address is not None
+    assert read_status(world.site.config.outline, world.ledger, world.clock.now()).wrong_address is not None

@@ -54,7 +54,7 @@ class Shown:
         return self.get("/").body.decode()
 
     def status(self):
-        return read_status(self.world.config(), self.world.ledger, self.world.clock.now())
+        return read_status(self.world.config().outline, self.world.ledger, self.world.clock.now())
 
 
 @pytest.fixture

@@ -300,7 +300,7 @@ def test_counts_include_former_folders(make_world):
         world.write(path, path.encode())
     world.scan()
     world.restart(folders=folders[:1])
-    found = as_object(read_status(world.config(), world.ledger, world.clock.now()))["folders"]
+    found = as_object(read_status(world.config().outline, world.ledger, world.clock.now()))["folders"]
     assert [(f["paths"], f["destfolderid"], f["states"]) for f in found] == [
         (["a"], "F1", {"queued": 3}),
         ([], "F2", {"queued": 1}),

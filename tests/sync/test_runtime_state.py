@@ -119,7 +119,7 @@ def test_unscanned_root_is_not_in_sync(world, what):
     world.write("a")
     world.scan_and_send()
     world.live(200)
-    assert read_status(world.config(), world.ledger, world.clock.now()).in_sync
+    assert read_status(world.config().outline, world.ledger, world.clock.now()).in_sync
     if what == "missing":
         world.root.rename(world.base / "away")
     else:
@@ -130,7 +130,7 @@ def test_unscanned_root_is_not_in_sync(world, what):
     if what == "missing":
         world.site.root_identity.missing(str(caught.value))
     world.ledger.resume(None, world.clock.now())
-    assert not read_status(world.config(), world.ledger, world.clock.now()).in_sync
+    assert not read_status(world.config().outline, world.ledger, world.clock.now()).in_sync
 
 
 def test_pause_is_recorded_once_with_its_end(world):

@@ -44,7 +44,7 @@ def test_lack_of_descriptors_is_the_pause_in_status(queued):
     with no_descriptors():
         queued.site.uploader.step()
         queued.site.runtime_state.note()
-    status = read_status(queued.config(), queued.ledger, queued.clock.now())
+    status = read_status(queued.config().outline, queued.ledger, queued.clock.now())
     assert status.paused.reason == "out_of_resources"
     assert "(the process lacks file descriptors or memory)" in headline(status)
 

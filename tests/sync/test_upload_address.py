@@ -14,7 +14,7 @@ def step(world):
 
 
 def status(world):
-    return read_status(world.site.config, world.ledger, world.clock.now())
+    return read_status(world.site.config.outline, world.ledger, world.clock.now())
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def remove(world, folder, count):
 
 
 def status(world):
-    return read_status(world.site.config, world.ledger, world.clock.now(), running=True)
+    return read_status(world.site.config.outline, world.ledger, world.clock.now(), running=True)
 
 
 def test_no_scan_is_reported_that_missed_nothing(filled):

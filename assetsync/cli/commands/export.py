@@ -13,9 +13,9 @@ from contextlib import closing
 import click
 
 from assetsync.cli.commands.files import FILE_KEYS, as_object, chosen, more_of
-from assetsync.cli.options import with_config
+from assetsync.cli.options import with_outline
 from assetsync.cli.output import csv_cell, write_data, write_json
-from assetsync.config import SiteConfig
+from assetsync.config.outline import Outline
 from assetsync.ledger.reports import view_ledger
 from assetsync.model import State
 
@@ -23,13 +23,13 @@ COLUMNS = (*FILE_KEYS, "wanted", "reason", "mtime", "filetype", "queued_at", "me
 
 
 @click.command("export")
-@with_config
+@with_outline
 @click.option("--format", "form", type=click.Choice(["csv", "jsonl"]), required=True, help="The output format.")
 @click.option(
     "--state", type=click.Choice([str(state) for state in State]), metavar="STATE", help="Only versions in this state."
 )
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-def command(config: SiteConfig, paths: tuple[str, ...], *, form: str, state: str | None) -> None:
+def command(config: Outline, paths: tuple[str, ...], *, form: str, state: str | None) -> None:
     """Write every file version of the ledger to stdout, also earlier ones, as a proof of delivery.
 
     The asset of a verified version was read back from the service with this id, folder, size and MD5. With PATH, write

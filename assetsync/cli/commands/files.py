@@ -9,9 +9,9 @@ from contextlib import closing
 
 import click
 
-from assetsync.cli.options import known_folders, topmost, with_config, with_json, with_limit
+from assetsync.cli.options import known_folders, topmost, with_json, with_limit, with_outline
 from assetsync.cli.output import first_of, note, write_data, write_json, write_parts
-from assetsync.config import SiteConfig
+from assetsync.config.outline import Outline
 from assetsync.errors import UnknownPath
 from assetsync.ledger.folders import Hold
 from assetsync.ledger.metadata_drift import drift_of
@@ -70,7 +70,7 @@ _REST = (State.SUPERSEDED, State.GONE)
 
 
 @click.command("files")
-@with_config
+@with_outline
 @click.option(
     "--state",
     type=click.Choice([str(state) for state in State]),
@@ -88,7 +88,7 @@ _REST = (State.SUPERSEDED, State.GONE)
 @with_json("Print one object a line.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 def command(  # noqa: PLR0913 - one for each option
-    config: SiteConfig,
+    config: Outline,
     paths: tuple[str, ...],
     *,
     state: str | None,
@@ -163,7 +163,7 @@ def _named_like(glob: str) -> Callable[[FileRow], bool]:
 
 
 def chosen(
-    ledger: LedgerView, config: SiteConfig, paths: Sequence[str], state: State | None, *, history: bool
+    ledger: LedgerView, config: Outline, paths: Sequence[str], state: State | None, *, history: bool
 ) -> Iterator[FileRow]:
     """Yield the rows of these paths and of all below them, each once; without paths, all rows.
 

@@ -29,12 +29,11 @@ from assetsync.cli.daemon_user import STATE_FOLDER, units_user
 from assetsync.cli.entry import OK
 from assetsync.cli.output import note, warn, write, write_file
 from assetsync.config import KEY_VARIABLE, SiteConfig, load_config, parse_config
-from assetsync.config.document.fields import Unusable
 from assetsync.config.key import checked_key, keep_from_dumps, read_key_file
 from assetsync.config.models import folder_id, site_name
 from assetsync.config.values import Listen, absolute, base_url, below_root, is_inside, service_url
 from assetsync.core.metadata import is_xmp_name
-from assetsync.errors import BadAnswer, ConfigError, KeyRefused, ServiceError, UsageError
+from assetsync.errors import BadAnswer, ConfigError, KeyRefused, ServiceError, Unusable, UsageError
 from assetsync.ledger.file.database import holder_of
 from assetsync.ledger.file.ledger_files import real
 from assetsync.log import register_secret
@@ -276,7 +275,7 @@ def _answer(
         except Unusable as error:
             # A prompt shows no option: the value is what "it" is.
             named = "" if given is not None else f"{printable(text)}: "
-            raise click.BadParameter(named + error.message(), param_hint=f"'{option}'") from None
+            raise click.BadParameter(f"{named}{error}", param_hint=f"'{option}'") from None
         except ConfigError as error:
             raise click.BadParameter(str(error), param_hint=f"'{option}'") from None
 

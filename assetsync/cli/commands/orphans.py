@@ -6,9 +6,9 @@ from contextlib import closing
 import click
 
 from assetsync.cli.commands.files import named
-from assetsync.cli.options import with_config, with_json, with_limit
+from assetsync.cli.options import with_json, with_limit, with_outline
 from assetsync.cli.output import first_of, write_json, write_parts
-from assetsync.config import SiteConfig
+from assetsync.config.outline import Outline
 from assetsync.ledger.reports import view_ledger
 from assetsync.text import moment, span
 
@@ -16,11 +16,11 @@ _GONE_FOR = 7 * 24 * 3600.0
 
 
 @click.command("orphans")
-@with_config
+@with_outline
 @click.option("--all", "recent", is_flag=True, help="Also list assets of files that were deleted within the last week.")
 @with_limit
 @with_json("Print one object a line.")
-def command(config: SiteConfig, *, recent: bool, limit: int, as_json: bool) -> None:
+def command(config: Outline, *, recent: bool, limit: int, as_json: bool) -> None:
     """List assets in the service that belong to no file, for a person to delete: the interface cannot delete.
 
     The reason is replaced (a newer version was sent), deleted (the file is gone for a week), damaged (proven to be a

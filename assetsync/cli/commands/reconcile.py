@@ -177,7 +177,7 @@ def _tell(report: Report, site: Site, *, only_look: bool) -> None:
         write("    `assetsync check` shows what answers; the next run goes on where this one stopped")
     # The sentences below do not depend on whether a process sends. So a dry run does not look at the lock file, which
     # its user may not be allowed to read.
-    status = read_status(site.config, site.context.ledger, site.context.clock.now(), running=not only_look)
+    status = read_status(site.config.outline, site.context.ledger, site.context.clock.now(), running=not only_look)
     if report.unreadable and (only_look or status.unreadable is None):
         write(f"unreadable, files and folders: {report.unreadable:,}; nothing is concluded about them")
         write("    `assetsync check` lists them")

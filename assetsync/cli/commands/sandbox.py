@@ -7,9 +7,8 @@ import click
 
 from assetsync.cli.options import Decorator, seconds, with_json
 from assetsync.cli.output import note, write, write_json
-from assetsync.config.document.fields import Unusable
 from assetsync.config.values import listen as address
-from assetsync.errors import UsageError
+from assetsync.errors import Unusable, UsageError
 from assetsync.sandbox import Sandbox, SandboxSettings, serve
 from assetsync.sandbox.settings import DIALECTS, FILE_KINDS, INDEX_MODES, STARTROWS, STRAYS
 

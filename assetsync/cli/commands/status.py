@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from assetsync.cli.entry import OK
-from assetsync.cli.options import with_config_or_all, with_json
+from assetsync.cli.options import with_json, with_outline_or_all
 from assetsync.cli.output import coloured, write, write_json
 from assetsync.cli.overview import brief_code, sentence, show_all
-from assetsync.config import SiteConfig
+from assetsync.config.outline import Outline
 from assetsync.ledger.file.database import holder_of
 from assetsync.ledger.reports import view_ledger
 from assetsync.status.document import as_object
@@ -55,11 +55,11 @@ _NARROWEST = 2  # lines; too few for a line that says that something is left out
 
 
 @click.command("status")
-@with_config_or_all
+@with_outline_or_all
 @with_json("Print one object; with --watch one a line, every two seconds; with --all one a line for each site.")
 @click.option("--brief", is_flag=True, help="Print one line, and exit with 1 if a person is needed.")
 @click.option("--watch", is_flag=True, help="Refresh until Ctrl-C or SIGTERM, which exit with 0.")
-def command(config: SiteConfig | None, *, as_json: bool, watch: bool, brief: bool) -> int:
+def command(config: Outline | None, *, as_json: bool, watch: bool, brief: bool) -> int:
     """Show whether the site is in sync, and what needs you.
 
     The command only reads the ledger: it asks the service nothing and does not look at the tree. It works beside a
@@ -99,7 +99,7 @@ class _Look(NamedTuple):
     unseen: str | None
 
 
-def _look(config: SiteConfig) -> _Look:
+def _look(config: Outline) -> _Look:
     # Reopen the ledger each time: without a writer SQLite opens it as immutable and would not see later changes.
     with closing(view_ledger(config.ledger, site=config.site)) as ledger:
         holder = holder_of(ledger.store.path)
@@ -161,7 +161,7 @@ def _painted(look: _Look, lines: Iterable[str]) -> Iterator[str]:
             yield line
 
 
-def _watch(config: SiteConfig, *, as_json: bool) -> None:
+def _watch(config: Outline, *, as_json: bool) -> None:
     """Print the state every `_EVERY` seconds until SIGINT or SIGTERM, which are the regular end."""
     look = _look(config)
     # Without a handler SIGTERM would leave the terminal on the alternate screen.

@@ -1,29 +1,21 @@
 """Define how a value of a document is read: the base of all models, and the types of their fields.
 
 Every value arrives as text, because the loader produces nothing else. The readers here also accept a value that is
-already of the right type, so that code can build a model. A reader that cannot use its text raises Unusable with the
-problem and the fix. It never quotes the text, which may be a secret in the wrong place.
+already of the right type, so that code can build a model. A reader that cannot use its text raises Unusable.
 
 `WithJsonSchema` is what the JSON Schema of the configuration accepts. It includes numbers and flags, because other YAML
 parsers read some texts as such.
 """
 
 import re
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema, model_validator
-from pydantic_core import PydanticCustomError
+
+from assetsync.errors import Unusable
 
 FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _WHOLE = re.compile(r"[0-9]{1,18}")
-
-
-class Unusable(PydanticCustomError):
-    """A value that cannot be used; pydantic collects these errors, `problems` turns them into sentences."""
-
-    def __new__(cls, problem: str, hint: str) -> Self:
-        """Keep the two halves of the sentence separate, as pydantic's context."""
-        return super().__new__(cls, "unusable", "{problem}; {hint}", {"problem": problem, "hint": hint})
 
 
 class Section(BaseModel):

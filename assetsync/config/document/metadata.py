@@ -12,7 +12,8 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, WithJsonSchema, field_validator
 
-from assetsync.config.document.fields import LIST, SCALARS, Flag, Section, Text, Unusable
+from assetsync.config.document.fields import LIST, SCALARS, Flag, Section, Text
+from assetsync.errors import Unusable
 from assetsync.model import Metadata
 
 KINDS = ("img", "vid", "aud", "doc", "other")

@@ -12,6 +12,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from assetsync.config.document.loader import Document, Path, Problem
+from assetsync.errors import Unusable
 from assetsync.text import printable
 
 _LONGEST_NAME = 60
@@ -104,8 +105,8 @@ def _value_shown(document: Document, path: Path) -> str:
 
 
 def _words(kind: str, context: dict[str, Any], path: Path, model: type[BaseModel]) -> tuple[str, str]:
-    if kind == "unusable":
-        return context["problem"], context["hint"]
+    if isinstance(error := context.get("error"), Unusable):
+        return error.problem, error.hint
     if kind == "extra_forbidden":
         return "this key is unknown", _suggest(str(path[-1]), path[:-1], model)
     problem, hint = _WORDS.get(kind, ("it cannot be used", "see config.example.yaml"))

@@ -31,6 +31,9 @@ LAYOUT = "mappings"
 XMP_FIRST_SCAN = "xmp_first_scan"
 """The fact that exists in a ledger of an older release until a scan has recorded the XMP files."""
 
+OUTLINE = "configuration"
+"""The fact that holds what readers of the ledger need of the configuration, with its digest (`config.outline`)."""
+
 LAYOUT_LISTED = "mappings_listed"
 """The fact that holds the same of the configuration, before the files followed it."""
 

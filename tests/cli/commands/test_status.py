@@ -329,7 +329,7 @@ def test_watching_fits_any_terminal_size(site, width, height):
         site.write(f"{number:02}/漢字漢字.jpg", b"")
     site.run("reconcile")
     console = Console(file=io.StringIO(), force_terminal=True, width=width, height=height)
-    lines = console.render_lines(_fitted(_look(load_config(site.config, {})), console.size), pad=False)
+    lines = console.render_lines(_fitted(_look(load_config(site.config, {}).outline), console.size), pad=False)
     assert len(lines) == height
     assert all(Segment.get_line_length(line) <= width for line in lines)
 

@@ -42,7 +42,7 @@ def listed(world, path: bytes = b"") -> dict[str, str | None]:
 
 
 def status_of(world):
-    return read_status(world.config(), world.ledger, world.clock.now())
+    return read_status(world.config().outline, world.ledger, world.clock.now())
 
 
 def read_drift(world) -> None:

@@ -46,7 +46,7 @@ def test_replaced_metadata_is_drift_of_a_verified_file(report, lag):
         "report.pdf": "the service does not hold the metadata that was sent (the description is empty, the keywords are"
         " empty): set it there by hand"
     }
-    status = read_status(world.config(), world.ledger, world.clock.now())
+    status = read_status(world.config().outline, world.ledger, world.clock.now())
     assert (status.drift_count, [reason_of(row) for row in status.drifted]) == (1, ["not_as_sent"])
     assert status.in_sync
 

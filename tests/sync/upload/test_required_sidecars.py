@@ -24,7 +24,7 @@ def strict(make_world):
 
 
 def status(world):
-    return read_status(world.site.config, world.ledger, world.clock.now(), running=True)
+    return read_status(world.site.config.outline, world.ledger, world.clock.now(), running=True)
 
 
 def test_file_waits_and_is_counted_apart(strict):
