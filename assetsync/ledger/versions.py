@@ -288,13 +288,20 @@ class Versions:
         ranges = [below(each) for each in (folder, *but[:_FOLDERS_LEFT_OUT])]
         where = "wanted = 'yes' AND path >= ? AND path < ?" + " AND NOT (path >= ? AND path < ?)" * (len(ranges) - 1)
         order = "ORDER BY id * 2654435761 % 4294967296 LIMIT ?"
-        # Usually most files have an asset: the index alone shows enough ids, without reading all rows.
-        some = f"id IN (SELECT id FROM files WHERE {where} {order})"
+        bounds, spaced = tuple(chain.from_iterable(ranges)), json.dumps(_spaced(self.newest(), 4 * limit))
+        # Usually most rows of the ledger are such versions, so that some ids show enough. For a small folder the index
+        # alone shows enough ids, without reading all rows, if most files have an asset.
+        by_id = f"(SELECT value FROM json_each(?)) CROSS JOIN files ON id = value WHERE {where}"
+        by_index = f"files WHERE id IN (SELECT id FROM files WHERE {where} {order})"
         rows: list[Known] = []
-        for condition, most in ((some, (4 * limit,)), (where, ())):
+        for source, values in (
+            (by_id, (spaced, *bounds)),
+            (by_index, (*bounds, 4 * limit)),
+            (f"files WHERE {where}", bounds),
+        ):
             if len(rows) < limit:
-                sql = f"SELECT {_KNOWN} FROM files WHERE {condition} AND state IN ('stored', 'verified') {order}"
-                rows = [*map(Known._make, self._store.rows(sql, *chain.from_iterable(ranges), *most, limit))]
+                sql = f"SELECT {_KNOWN} FROM {source} AND state IN ('stored', 'verified') {order}"
+                rows = [*map(Known._make, self._store.rows(sql, *values, limit))]
         return rows
 
     def newest(self) -> int:
@@ -304,6 +311,15 @@ class Versions:
     def size(self) -> int:
         """Return the number of current paths."""
         return int(self._store.value("SELECT COALESCE(SUM(files), 0) FROM counted WHERE wanted = 'yes'"))
+
+
+def _spaced(last: int, count: int) -> list[int]:
+    """Return `count` to twice as many numbers up to `last`, or all: one in each of so many steps.
+
+    They stay the same until `last` has doubled.
+    """
+    step = 1 << max(0, (last // count).bit_length() - 1)
+    return [number * step + number * 2654435761 % step for number in range(last // step + 1)]
 
 
 def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: float) -> bool:

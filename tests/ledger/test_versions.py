@@ -2,7 +2,7 @@
 
 from assetsync.core.states import Event
 
-from .conftest import NOW
+from .conftest import NOW, traced
 
 
 def test_folder_sample_is_stable_and_spread(book):
@@ -19,6 +19,29 @@ def test_folder_sample_is_stable_and_spread(book):
     assert min(numbers) in range(1, 20)
     assert max(numbers) >= 40
     assert len(book.ledger.versions.sample(b"d", 100)) == 59
+
+
+def test_folder_sample_reads_few_rows(book):
+    """The rows that it looks at are spread, and stay the same until the ledger has twice as many."""
+    for number in range(400):
+        book.accept(book.queue(b"d/%03d" % number), f"A{number}")
+    with traced(book.ledger.store) as statements:
+        sample = {row.path for row in book.ledger.versions.sample(b"d", 10)}
+    assert not [each for each in statements if "id IN (SELECT id" in each]
+    numbers = sorted(int(path.removeprefix(b"d/")) for path in sample)
+    assert len(numbers) == 10
+    assert numbers[-1] - numbers[0] > 200
+    for number in range(100):
+        book.accept(book.queue(b"later/%03d" % number), f"B{number}")
+    assert {row.path for row in book.ledger.versions.sample(b"d", 10)} == sample
+
+
+def test_folder_sample_finds_the_few_with_an_asset(book):
+    for number in range(400):
+        book.queue(b"d/%03d" % number)
+    for number in (7, 300):
+        book.accept(book.row(b"d/%03d" % number), f"A{number}")
+    assert {row.path for row in book.ledger.versions.sample(b"d", 10)} == {b"d/007", b"d/300"}
 
 
 def test_sample_allows_many_excluded_folders(book):
