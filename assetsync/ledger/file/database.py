@@ -111,7 +111,7 @@ class Database:
         assert self._commits is not None, "a ledger that was opened for reading is not written"
         self._commits.commit()
 
-    def in_one_commit(self) -> AbstractContextManager[None]:
+    def in_one_commit(self) -> AbstractContextManager[object]:
         """Let everything that is submitted inside the block share one transaction; nothing may wait in the block."""
         assert self._commits is not None, "a ledger that was opened for reading is not written"
         return self._commits.in_one_commit()

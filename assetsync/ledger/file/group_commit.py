@@ -8,7 +8,7 @@ SQLite's errors are left to `database`.
 import contextlib
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from assetsync.errors import LedgerError
@@ -82,11 +82,9 @@ class Commits:
             if self._queue:
                 self._commit_waiting()
 
-    @contextlib.contextmanager
-    def in_one_commit(self) -> Iterator[None]:
+    def in_one_commit(self) -> contextlib.AbstractContextManager[object]:
         """Let everything that is submitted inside the block share one transaction; nothing may wait in the block."""
-        with self._queue_lock:
-            yield
+        return self._queue_lock
 
     def _commit_waiting(self) -> None:
         with self._queue_lock:
