@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX, XMP_ENDINGS, described_by_xmp, is_xmp_name
+from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX, XMP_ENDINGS, described_by_xmp, is_xmp_name, xmp_names
 from assetsync.core.settled import HOUR, KEEPS_CHANGING, is_settled
 from assetsync.core.states import Event
 from assetsync.ledger.file.database import AFTER_ALL, Database, below
@@ -223,11 +223,13 @@ class Versions:
         known = self._xmp_endings
         return tuple(ending for ending in XMP_ENDINGS if ending in known or ending == XMP_ENDINGS[0])
 
-    def known_xmp(self, paths: Sequence[bytes]) -> bytes | None:
-        """Return a known XMP file at one of these paths, None if there is none."""
+    def known_xmp(self, path: bytes) -> bytes | None:
+        """Return a known XMP file of the file at a path, by its name, None if there is none."""
         self.xmp_endings()
         if not self._xmp_endings:
             return None
+        folder, slash, name = path.rpartition(b"/")
+        paths = [folder + slash + each for each in xmp_names(name)]
         marks = ", ".join("?" * len(paths))
         return next(iter(self._store.column(f"SELECT path FROM sidecars WHERE path IN ({marks})", *paths)), None)
 

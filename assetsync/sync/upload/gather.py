@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from assetsync.core.mapping import Mappings
-from assetsync.core.metadata import folder_sidecars, own_sidecars, sidecar_for, xmp_names
+from assetsync.core.metadata import folder_sidecars, own_sidecars, sidecar_for
 from assetsync.core.names import sent_name
 from assetsync.core.sent_texts import digests
 from assetsync.core.settled import is_settled
@@ -132,9 +132,8 @@ class SidecarStates:
 
         The wait ends when a scan or the watcher has recorded that it is gone, and past `settle`.
         """
-        folder, _, name = path.rpartition(b"/")
-        known = self._versions.known_xmp([folder + b"/" + each if folder else each for each in xmp_names(name)])
-        if known is None or not self._settle or self._xmp_of(path, mapping):
+        known = self._versions.known_xmp(path) if self._settle else None
+        if known is None or self._xmp_of(path, mapping):
             return 0.0
         steady = self._clock.steady()
         since, asked = self._since.get(known, (steady, steady))
