@@ -29,7 +29,7 @@ class ProgressCounts:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counted = Counted()
+        self._uploaded = self._bytes_uploaded = self._adopted = self._handled = 0
         self._in_flight: dict[int, Body] = {}
         self._hashed = 0
 
@@ -57,32 +57,31 @@ class ProgressCounts:
     def uploaded(self, size: int) -> None:
         """Count an upload of `size` bytes that is known to be stored."""
         with self._lock:
-            c = self._counted
-            self._counted = c._replace(uploaded=c.uploaded + 1, bytes_uploaded=c.bytes_uploaded + size)
+            self._uploaded += 1
+            self._bytes_uploaded += size
 
     def adopted(self) -> None:
         """Count a file that got its asset without an upload."""
         with self._lock:
-            c = self._counted
-            self._counted = c._replace(adopted=c.adopted + 1)
+            self._adopted += 1
 
     def handled(self) -> None:
         """Count a file that left the queue, whatever the result."""
         with self._lock:
-            c = self._counted
-            self._counted = c._replace(handled=c.handled + 1)
+            self._handled += 1
 
     def shown(self) -> tuple[float, int, int]:
         """Return for a progress bar: files handled plus the sent parts of those in flight, bytes sent, bytes hashed."""
         with self._lock:
-            c, sizes = self._counted, [(body.bytes_sent, body.size) for body in self._in_flight.values()]
-            hashed = self._hashed
+            sizes = [(body.bytes_sent, body.size) for body in self._in_flight.values()]
+            handled, uploaded, hashed = self._handled, self._bytes_uploaded, self._hashed
         part = sum(sent / size for sent, size in sizes if size)
-        return c.handled + part, c.bytes_uploaded + sum(sent for sent, _size in sizes), hashed
+        return handled + part, uploaded + sum(sent for sent, _size in sizes), hashed
 
     def read(self) -> Counted:
         """Return the totals so far."""
-        return self._counted
+        with self._lock:
+            return Counted(self._uploaded, self._bytes_uploaded, self._adopted, self._handled)
 
 
 class NullMeter:

@@ -7,7 +7,7 @@ Pausing all uploads is left to `circuit_breaker`, the `upload.window` to `config
 """
 
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
@@ -77,13 +77,13 @@ class AcceptedUploads:
         self._clock = clock
         self._lock = threading.Lock()
         # By slot of half a minute on the steady clock.
-        self._slots: dict[int, Counter[str]] = {}
+        self._slots: defaultdict[int, Counter[str]] = defaultdict(Counter)
         self._reaches = 0.0
 
     def add(self, destfolderid: str) -> None:
         """Count an upload that was accepted now; does not block."""
         with self._lock:
-            self._slots.setdefault(int(self._clock.steady() // _SLOT), Counter())[destfolderid] += 1
+            self._slots[int(self._clock.steady() // _SLOT)][destfolderid] += 1
 
     def within(self, seconds: float) -> Counter[str]:
         """Return the number of accepted uploads of each folder, to about half a minute."""
@@ -98,11 +98,11 @@ class AcceptedUploads:
                 del self._slots[slot]
             return sum((each for slot, each in self._slots.items() if slot >= first), Counter())
 
-    def _read(self, seconds: float) -> dict[int, Counter[str]]:
+    def _read(self, seconds: float) -> defaultdict[int, Counter[str]]:
         now, steady = self._clock.now(), self._clock.steady()
-        slots: dict[int, Counter[str]] = {}
+        slots: defaultdict[int, Counter[str]] = defaultdict(Counter)
         for folder, at in self._doubts.accepted_since(now - seconds):
-            slots.setdefault(int((steady - max(0.0, now - at)) // _SLOT), Counter())[folder] += 1
+            slots[int((steady - max(0.0, now - at)) // _SLOT)][folder] += 1
         return slots
 
 
