@@ -33,7 +33,12 @@ def ending_of(path: bytes) -> str:
 
 def guess_kind(path: bytes) -> str:
     """Return `img`, `vid`, `aud`, `doc` or `other` by the ending of a file's name or path, without regard to case."""
-    return _KIND_OF.get(ending_of(path), "other")
+    return guess_kind_of(ending_of(path))
+
+
+def guess_kind_of(ending: str) -> str:
+    """Return the same by an ending that `ending_of` returned."""
+    return _KIND_OF.get(ending, "other")
 
 
 @dataclass(frozen=True, slots=True)

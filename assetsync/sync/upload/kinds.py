@@ -14,7 +14,7 @@ from typing import NamedTuple
 import structlog
 
 from assetsync.config.models import Service
-from assetsync.core.kinds import PATIENCE, PAUSE, Ending, ending_of, guess_kind
+from assetsync.core.kinds import PATIENCE, PAUSE, Ending, ending_of, guess_kind_of
 from assetsync.core.names import printable
 from assetsync.ledger.file.facts import KINDS
 from assetsync.ledger.ledger import Ledger
@@ -67,21 +67,22 @@ class Kinds:
 
     def of(self, path: bytes) -> str:
         """Return the kind whose field names a file is sent with."""
-        return self._of_own_rule(path) or guess_kind(path)
+        return self._rule(ending_of(path))
 
     def source_of(self, path: bytes) -> str:
         """Return where the kind of a file is from: `configured`, `learned` or `guessed`."""
-        if ending_of(path) in self._configured:
+        ending = ending_of(path)
+        if ending in self._configured:
             return "configured"
-        return "guessed" if self._of_own_rule(path) is None else "learned"
+        return "guessed" if self._own_rule(ending) is None else "learned"
 
     def may_misname(self, path: bytes, kind: str) -> bool:
         """Return whether a file that the service took for `kind` may have been sent with the names of another kind.
 
         If its ending has a rule of its own, the file may have been sent before that rule or after it.
         """
-        table = self._fields_table
-        return kind in table and (self._of_own_rule(path) is not None or table[kind] != table[guess_kind(path)])
+        table, ending = self._fields_table, ending_of(path)
+        return kind in table and (self._own_rule(ending) is not None or table[kind] != table[guess_kind_of(ending)])
 
     def is_settled(self, path: bytes) -> bool:
         """Return whether no file of the ending has to go first."""
@@ -115,9 +116,10 @@ class Kinds:
         """Return whether files wait for a first one, and are looked at again within `PAUSE` seconds."""
         return self._clock.steady() < self._waits_until
 
-    def answered(self, path: bytes, kind: str | None, *, depends_on_kind: bool) -> None:
+    def answered(self, path: bytes, kind: str | None, *, depends_on_kind: bool) -> bool:
         """Learn from the kind in the answer to an accepted upload; None if the answer has none. Does not block.
 
+        Return whether files of the ending have another kind from now on.
         `depends_on_kind`: the file was sent with fields whose names depend on its kind.
         """
         ending, table = ending_of(path), self._fields_table
@@ -126,9 +128,9 @@ class Kinds:
             if kind not in table:
                 if len(self._unnamed) < _MOST:
                     self._unnamed.add(ending)
-                return
+                return False
             self._unnamed.discard(ending)
-            rule = self.of(path)
+            rule = self._rule(ending)
             is_wrong = depends_on_kind and table[kind] != table[rule] and ending not in self._warned
             if is_wrong and len(self._warned) < _MOST:
                 self._warned.add(ending)
@@ -149,10 +151,14 @@ class Kinds:
             log.warning("another kind of asset", path=printable(path), ending=shown, kind=kind, detail=detail)
         if after.kind != before.kind:
             log.info("kind learned", ending=shown, kind=kind, was=rule)
+        return after.kind != before.kind
 
-    def _of_own_rule(self, path: bytes) -> str | None:
-        """Return the configured or learned kind of a file, None if its kind is guessed."""
-        ending = ending_of(path)
+    def _rule(self, ending: str) -> str:
+        """Return the configured, learned or guessed kind of an ending."""
+        return self._own_rule(ending) or guess_kind_of(ending)
+
+    def _own_rule(self, ending: str) -> str | None:
+        """Return the configured or learned kind of an ending, None if its kind is guessed."""
         known = self._endings.get(ending)
         return self._configured.get(ending) or (None if known is None else known.kind)
 

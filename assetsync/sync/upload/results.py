@@ -203,9 +203,8 @@ class ResultRecorder:
         else:
             self._progress.uploaded(row.size)
             self._selection.accepted(row)
-            kind = self._kinds.of(row.path)
-            self._kinds.answered(row.path, result.sent.outcome.filetype, depends_on_kind=result.ready.depends_on_kind)
-            if self._kinds.of(row.path) != kind:
+            kind, depends_on_kind = result.sent.outcome.filetype, result.ready.depends_on_kind
+            if self._kinds.answered(row.path, kind, depends_on_kind=depends_on_kind):
                 # Files that were prepared ahead have fields for the old kind.
                 self._selection.forget()
             log.info("uploaded", path=printable(row.path), attempt=attempt, assetid=assetid, size=row.size)
