@@ -208,12 +208,11 @@ def read_upload_answer(reply: Reply, left: SentExtent, *, redirectto: str | None
     except _Unreadable as problem:
         reason, detail = problem.args
         outcome = read_silence(left, detail, reason=reason, retry_after=reply.retry_after)
-        is_final = reply.status in _FINAL_STATUSES and _is_complete(reply)
-    else:
-        outcome = _judge(fields, left, reply.retry_after)
-        # XML that parses is whole, however its end was marked.
-        is_final = _is_success(reply.status)
-    return replace(outcome, answered=True) if is_final and left is SentExtent.ALL else outcome
+        is_final = left is SentExtent.ALL and reply.status in _FINAL_STATUSES and _is_complete(reply)
+        return replace(outcome, answered=True) if is_final else outcome
+    # XML that parses is whole, however its end was marked.
+    is_final = left is SentExtent.ALL and _is_success(reply.status)
+    return _judge(fields, left, reply.retry_after, answered=is_final)
 
 
 def read_silence(
@@ -276,7 +275,7 @@ def read_upload_probe(reply: Reply) -> AddressProbe:
     return AddressProbe(is_right=True)
 
 
-def _judge(fields: Mapping[str, str], left: SentExtent, retry_after: float | None) -> Outcome:
+def _judge(fields: Mapping[str, str], left: SentExtent, retry_after: float | None, *, answered: bool) -> Outcome:
     code = fields["responsecode"]
     message = " ".join(fields.get("message", "").split())
     known = known_message(code, message)
@@ -289,6 +288,7 @@ def _judge(fields: Mapping[str, str], left: SentExtent, retry_after: float | Non
         message=_short(message),
         renamefilebody=_short(fields.get("renamefilebody", "")) or None,
         comingfrom=_short(fields.get("comingfrom", "")) or None,
+        answered=answered,
     )
 
     def silence(reason: str, problem: str) -> Outcome:
