@@ -92,6 +92,11 @@ class UploadQueue:
         with self._lock:
             return file_id in self._leased
 
+    @property
+    def has_leased(self) -> bool:
+        """Whether a worker has a row."""
+        return bool(self._leased)
+
     def busy_folders(self) -> set[str]:
         """Return the destination folders of the leased rows."""
         with self._lock:
@@ -110,7 +115,7 @@ class UploadQueue:
         """Return whether no worker has a row and none of the choices is due."""
         # Not under the lock, for which the event loop would wait. A row that is taken meanwhile is due or is leased.
         is_due = any(self._due(1, choice, None, ()) for choice in choices)
-        return not is_due and not self._leased
+        return not is_due and not self.has_leased
 
     def _oldest_of_all(self, choice: Choice) -> FileRow | None:
         while True:
@@ -332,5 +337,8 @@ class Selection:
 
     def is_idle(self) -> bool:
         """Return whether no file is taken and none is due that may be taken now, or will be within a moment."""
+        if self._queue.has_leased:
+            # The usual case while files are sent: neither the doubts nor the due files are read.
+            return False
         choices = self._doubt_limit.oldest_and_newest(self._being_listed(), anew=True)
         return not self._has_waiting() and self._queue.idle(*choices)

@@ -226,6 +226,20 @@ def test_file_given_back_keeps_its_turn(world):
     assert taken(world, 4) == ["photos/b.jpg", "moved in/0/00000.jpg", "photos/a.jpg", "moved in/0/00001.jpg"]
 
 
+def test_leased_file_is_no_idleness(world, monkeypatch):
+    """No file is due besides it, and neither doubts nor due files are read to see that."""
+    move_in(world, "photos/a.jpg")
+    selection = world.site.uploads.selection
+    row = selection.take()
+    world.ledger.store.change("UPDATE files SET state = 'stored' WHERE id = ?", row.id)
+    with monkeypatch.context() as patch:
+        patch.setattr(world.ledger.store, "rows", lambda *_: pytest.fail("the ledger is read"))
+        assert not selection.is_idle()
+    selection.leave()
+    selection.release(row)
+    assert selection.is_idle()
+
+
 def test_file_in_burst_folder_follows_the_burst(world):
     move_in(world, *burst(0, BURST))
     taken(world, 6)
