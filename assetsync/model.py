@@ -214,8 +214,7 @@ class Fault(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The result of a POST; `reason` is a short stable word, `detail` the sentence for a person.
 
     `answered`: the whole request left, and the application or a gate before it answered completely, so that nothing

@@ -8,9 +8,10 @@ doubtful upload was stored to `core.doubt`, and acting on the outcome to `sync.u
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
+from typing import NamedTuple
 from urllib.parse import parse_qsl
 from xml.etree.ElementTree import Element, ParseError
 from xml.etree.ElementTree import fromstring as parse
@@ -155,8 +156,7 @@ _STATUS_MEANS = {
 _FINAL_STATUSES = frozenset({413, 429, 500})
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """An HTTP answer; `location` is empty and `retry_after` (seconds) None if it has none.
 
     `is_delimited`: a length or chunks mark the end of the body, and it arrived to that end. Any other body ended with
@@ -209,7 +209,7 @@ def read_upload_answer(reply: Reply, left: SentExtent, *, redirectto: str | None
         reason, detail = problem.args
         outcome = read_silence(left, detail, reason=reason, retry_after=reply.retry_after)
         is_final = left is SentExtent.ALL and reply.status in _FINAL_STATUSES and _is_complete(reply)
-        return replace(outcome, answered=True) if is_final else outcome
+        return outcome._replace(answered=True) if is_final else outcome
     # XML that parses is whole, however its end was marked.
     is_final = left is SentExtent.ALL and _is_success(reply.status)
     return _judge(fields, left, reply.retry_after, answered=is_final)

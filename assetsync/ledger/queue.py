@@ -5,7 +5,7 @@ Finding equal content that makes an upload unnecessary is left to `equal_content
 
 import sqlite3
 from collections.abc import Collection
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from assetsync.core.backoff import LONGEST
 from assetsync.core.outcome import UNREADABLE_WHILE_SENT
@@ -49,8 +49,7 @@ _CLAIM = Usual(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
+class Intent(NamedTuple):
     """The record of an attempt, committed before its first byte leaves; `md5` is set if the file was read whole before.
 
     `by_hand`: `assetsync upload` sends the file, not the process that holds the ledger. `sent`: the metadata to compare

@@ -7,9 +7,8 @@ come from the interface (section 4.3). The framing is strict because each of the
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 from urllib.parse import quote, urlencode
 
 from assetsync.config.document.metadata import form_field
@@ -31,8 +30,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,70}")
 _UNSAFE_IN_NAME = re.compile(r'[\x00-\x1f\x7f-\x9f"\\/]')
 
 
-@dataclass(frozen=True, slots=True)
-class Framed:
+class Framed(NamedTuple):
     """The form of one upload: `head`, then `size` bytes of the file, then `tail`.
 
     `query` is the query string for the URL; it is empty unless the credential is a sessiontoken.

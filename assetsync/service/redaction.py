@@ -6,7 +6,6 @@ not redacted here: the command line redacts its output through `log`.
 """
 
 import re
-from dataclasses import replace
 from urllib.parse import quote, quote_plus
 
 from assetsync.core.outcome import read_silence
@@ -44,8 +43,7 @@ class Redaction:
         if outcome.assetid is not None and self.text(outcome.assetid) != outcome.assetid:
             problem = "the service answered success and gave the API key for an asset id"
             silent = read_silence(left, problem, reason="unsound_id", retry_after=outcome.retry_after)
-            outcome = replace(
-                outcome,
+            outcome = outcome._replace(
                 answer=Answer.DOUBT,
                 reason=silent.reason,
                 detail=silent.detail,
@@ -55,8 +53,7 @@ class Redaction:
         texts = (outcome.detail, outcome.responsecode, outcome.message, outcome.renamefilebody, outcome.comingfrom)
         if not any(form in text for text in texts if text for form in self.forms):
             return outcome
-        return replace(
-            outcome,
+        return outcome._replace(
             detail=self.text(outcome.detail),
             responsecode=self._maybe(outcome.responsecode),
             message=self._maybe(outcome.message),

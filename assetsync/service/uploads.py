@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import replace
 from urllib.parse import urlencode
 from weakref import WeakSet
 
@@ -165,7 +164,7 @@ class Upload:
         problem = unreachable(exc, self._uploads.url, proxy=self._uploads.by_proxy).message
         outcome, lack = read_silence(left, problem), OutOfResources.of(exc)
         if lack is not None and outcome.answer is Answer.UNSENT:
-            outcome = replace(outcome, reason=lack.REASON, detail=str(lack))
+            outcome = outcome._replace(reason=lack.REASON, detail=str(lack))
         return self._sent(outcome)
 
     def _sent(self, outcome: Outcome) -> Sent:

@@ -429,7 +429,7 @@ def an_answered_500_is_no_answer(patch: Patch) -> None:
     patch.setattr(
         uploads,
         "read_upload_answer",
-        lambda reply, left, **said: replace(read(reply, left, **said), answered=False),
+        lambda reply, left, **said: read(reply, left, **said)._replace(answered=False),
     )
 
 

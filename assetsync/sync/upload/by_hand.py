@@ -7,7 +7,7 @@ puts its attempt in doubt, and the doubt is resolved like any other.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 import structlog
@@ -96,7 +96,7 @@ class ByHand:
 
     def asked(self) -> dict[str, object]:
         """Return the argument of the request for `begin`."""
-        intent = asdict(self.intent) | {"stat": [*self.intent.stat]}
+        intent = self.intent._asdict() | {"stat": [*self.intent.stat]}
         return {"path": self.path.hex(), "send_again": self.send_again, "intent": intent}
 
     @classmethod
@@ -168,7 +168,7 @@ def end(ledger: Ledger, boundary: str, sent: Sent, now: float) -> str:
 
 def outcome_of(boundary: str, sent: Sent) -> dict[str, object]:
     """Return the argument of the request for `end` that reports the result of an upload by hand."""
-    outcome = asdict(sent.outcome)
+    outcome = sent.outcome._asdict()
     facts = {"left": sent.left, "handed": sent.bytes_sent, "md5": sent.md5, "took": sent.took}
     return {"boundary": boundary, "outcome": outcome, **facts}
 
@@ -243,7 +243,7 @@ def _begin(ledger: Ledger, hand: ByHand, row: FileRow, now: float) -> Begun:
         if row.state is State.BLOCKED:
             ledger.decisions.retry(row, now)
     try:
-        ledger.queue.begin(replace(hand.intent, file_id=row.id), now)
+        ledger.queue.begin(hand.intent._replace(file_id=row.id), now)
     except (NameBusy, Outdated) as error:
         if row.state is State.BLOCKED and row.wanted is Wanted.OUTSIDE:
             ledger.queue.block(row.id, row.reason or "", row.detail or "", now)

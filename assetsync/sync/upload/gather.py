@@ -5,7 +5,6 @@ open, so that the file which is sent is the file on which was decided.
 """
 
 import os
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from assetsync.core.mapping import Mappings
@@ -47,8 +46,7 @@ _NOW = 0.05
 _AGAIN = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(NamedTuple):
     """A file that may be sent: the intent to commit first, the form, and the body over the open file.
 
     `sidecar_changes` is the count of changes before the metadata was read. `depends_on_kind`: the names of some of its

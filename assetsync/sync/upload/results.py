@@ -4,7 +4,7 @@ What an answer means is decided by `core.outcome`; which file is sent next by `q
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import structlog
 
@@ -31,8 +31,7 @@ _BAD_FORM = "bad_form"
 _NOT_SENT = Outcome(Answer.UNSENT, reason="unsent", detail="sending was stopped before any of it had been sent")
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """The end of an upload that is to be recorded."""
 
     attempt: int

@@ -6,7 +6,6 @@ Covers `sync/requests/upload.py`.
 import json
 import os
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pytest
 
@@ -116,7 +115,7 @@ def test_an_unsent_tree_file_is_queued(world):
 LOST = outcome_of("one", Sent(read_silence(SentExtent.ALL, "cut"), SentExtent.ALL, 7, "M", took=600.0))
 
 
-FAILED = replace(read_silence(SentExtent.ALL, "HTTP status 500"), answered=True)
+FAILED = read_silence(SentExtent.ALL, "HTTP status 500")._replace(answered=True)
 
 
 @pytest.mark.parametrize(
