@@ -23,7 +23,7 @@ from assetsync.log import register_password, register_secret
 from assetsync.model import Clock
 from assetsync.notify.channel import Channel, Command, Undelivered, encoded
 from assetsync.service.webhook import Webhook
-from assetsync.sync.upload.circuit_breaker import Pause
+from assetsync.sync.upload.circuit_breaker import CircuitPause
 from assetsync.text import moment, plural, printable, runnable
 
 log = structlog.get_logger(__name__)
@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 def current_problems(
     ledger: Ledger,
-    pause: Pause | None,
+    pause: CircuitPause | None,
     waiting: str | None,
     reported: Collection[str],
     now: float,

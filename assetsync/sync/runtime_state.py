@@ -14,8 +14,7 @@ from assetsync.ledger.runs import HeldUp, Pause, Unsettled
 from assetsync.log import redact
 from assetsync.sync.context import Context
 from assetsync.sync.intake.settling import Settling
-from assetsync.sync.upload.circuit_breaker import CircuitBreaker
-from assetsync.sync.upload.circuit_breaker import Pause as CircuitPause
+from assetsync.sync.upload.circuit_breaker import CircuitBreaker, CircuitPause
 from assetsync.sync.upload.folder_listing import FolderListing
 from assetsync.sync.upload.limits import DoubtLimit
 from assetsync.text import moment

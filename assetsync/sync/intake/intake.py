@@ -210,7 +210,7 @@ class Intake:
                     result.unchanged += 1
                     continue
                 changed.note(seen.path)
-                self._differs(seen, row, result)
+                self._take_in(seen, row, result)
                 if max(len(self._batch), len(self._remapped)) >= _BATCH:
                     self._flush()
                     sidecar_diff.flush(dry_run=dry_run)
@@ -307,13 +307,14 @@ class Intake:
         known = None
         if current is not None:
             known = Known(path, *current.stat, current.destfolderid, current.id, current.state)
-        self._differs(Seen(path, *stat, mapping, False), known, result)
+        self._take_in(Seen(path, *stat, mapping, False), known, result)
 
     def _mark(self) -> str:
         """Return the key of the rules of a scan; the folder cache holds for one key only."""
         return f"4 {self._plan.mark} {self._tree.follow_symlinks}"
 
-    def _differs(self, seen: Seen, row: Known | None, result: ScanResult) -> None:
+    def _take_in(self, seen: Seen, row: Known | None, result: ScanResult) -> None:
+        """Compare a file that may have changed with its row: count it, let it settle, or queue a new version."""
         stat = FileStat(*seen.stat)
         folder = self._folders[seen.mapping]
         change = compare(stat, folder, FileStat(*row.stat) if row else None, row.destfolderid if row else None)

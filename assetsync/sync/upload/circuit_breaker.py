@@ -29,7 +29,7 @@ _TRIAL_REST = 900.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class CircuitPause:
     """Why nothing is sent, and since when (steady seconds); `failed_checks` counts the failed tries since then."""
 
     reason: str
@@ -57,7 +57,7 @@ class CircuitBreaker:
         self._lock = threading.Lock()
         self._state = _State.CLOSED
         # While open the current pause, while half open the one that ended. Set before the state: readers have no lock.
-        self._last: Pause | None = None
+        self._last: CircuitPause | None = None
         self._answered = 0.0
         self._needs_trial = False
         self._inside = 0
@@ -70,17 +70,17 @@ class CircuitBreaker:
         """Whether look-ups are answered, so that doubts can be resolved although nothing is sent."""
 
     @property
-    def pause(self) -> Pause | None:
+    def pause(self) -> CircuitPause | None:
         """The current pause, or None."""
         return self._last if self._state is _State.OPEN else None
 
     @property
-    def latest(self) -> Pause | None:
+    def latest(self) -> CircuitPause | None:
         """The pause that began last, over or not; None if there was none."""
         return self._last
 
     @property
-    def ongoing(self) -> Pause | None:
+    def ongoing(self) -> CircuitPause | None:
         """The pause that is not known to be over: also for a while after a health check, and during the trial POST.
 
         A failure in that time is the same trouble. A POST that began later is no trial: its failure is a new trouble.
@@ -147,7 +147,7 @@ class CircuitBreaker:
             due = now + max(wait, retry_after or 0.0)
             if self.pause is not None and not by_check:
                 due = max(self.pause.next_check, now + (retry_after or 0.0))
-            self._last, self._state = Pause(reason, detail, since, due, failed), _State.OPEN
+            self._last, self._state = CircuitPause(reason, detail, since, due, failed), _State.OPEN
             return last is None
 
     def _is_soon(self, until: float) -> bool:
@@ -163,7 +163,7 @@ class CircuitBreaker:
         pause = self.pause
         return pause is not None and self._steady() >= pause.next_check
 
-    def health_check_answered(self) -> Pause | None:
+    def health_check_answered(self) -> CircuitPause | None:
         """Record an answered health check, so that one POST may pass; return the pause that ended."""
         with self._lock:
             ended = self.pause
