@@ -217,13 +217,15 @@ class _Run:
             missing = len(self._idle) + ahead - len(self._items)
             if self._idle or (self._has_taken and 2 * missing >= ahead):
                 self._has_taken = False
+                all_idle = len(self._idle) == workers
                 items, step = await self._blocking.run(partial(self._uploader.prepare_some, missing))
                 for item in items:
                     self._hand_out(item)
                 if items or step is Step.WORKED:
                     self._has_taken = self._has_taken or not items
                     continue
-                if len(self._idle) == workers:
+                # An upload that ends while files are looked for may let others be taken.
+                if all_idle:
                     return step
             await self._look.wait()
             self._look.clear()
