@@ -218,17 +218,19 @@ class Candidates:
     def has_equal(self, one: Looking) -> bool:
         """Return whether a look-up showed an equal asset that belongs to no other version.
 
-        An asset without MD5 must be new and have the sent name. After any other asset, the folder has to be listed.
+        An asset without MD5 must be new and have the sent name, and an asset with MD5 must be new or have it. After any
+        other asset, the folder has to be listed.
         """
         attempt = one.doubt.attempt
         free = set(one.assets) - self._taken(one)
-        seen = self._sightings.first_seen([i for i in free if one.assets[i].md5 is None])
+        seen, explained = self._sightings.first_seen(free), self._sightings.damaged(free)
         return any(
             is_equal(
                 one.facts,
                 Candidate(
                     one.assets[i],
-                    before=i in seen and seen[i][0] < attempt.id,
+                    before=i in explained or (i in seen and seen[i][0] < attempt.id),
+                    named=may_be(attempt.sent_name, one.assets[i].filename),
                     unsure=one.assets[i].md5 is None and not is_shown_as(attempt.sent_name, one.assets[i].filename),
                 ),
             )

@@ -70,6 +70,26 @@ def test_older_asset_of_another_file_is_left_to_it(world, clock, fault, posts):
     assert (world.row("other.jpg").assetid, len(world.service.posts)) == (other.id, posts)
 
 
+def test_older_asset_hides_no_unprocessed_one(world, clock):
+    """A release shows unprocessed assets only on request, and renames uploads."""
+    world.service.put(b"some content", "other.jpg")
+    world.service.renames = True
+    world.service.processing = 5.0 * GRACE
+    matches = world.service._matches
+    world.service._matches = lambda asset, request: (
+        (asset.processed_at <= clock.now() or request.available == "0") and matches(asset, request)
+    )
+    for name in ("a.jpg", "other.jpg"):
+        world.write(name, b"some content")
+    world.scan()
+    later = "UPDATE files SET due_at = ? WHERE path = ?"
+    world.ledger.store.write(lambda conn: conn.execute(later, (clock.now() + 30, b"other.jpg")))
+    world.service.script.append("lost_after")
+    world.live(20 * GRACE)
+    assert set(world.states().values()) == {VERIFIED}
+    assert (world.posted(), len(world.service.assets)) == (["a.jpg"], 2)
+
+
 def test_time_alone_resends_no_hung_upload(world):
     lose(world, "lost_before")
     world.live(3)
