@@ -131,13 +131,15 @@ class Resolver:
         """
         slow = self._slow()
         soon = self._ledger.doubts.due(now + self._pause(_MOST_GROWTHS) + SLOW_GAP * slow)
-        if slow > self._grace / _SLOW_PART:
-            # Take all doubts in one round: two rounds would wait for each other, and their durations would be unknown.
-            return soon
+        # Take all doubts in one slow round: two rounds would wait for each other, and their durations would be unknown.
+        is_slow = slow > self._grace / _SLOW_PART
         folders = {doubt.attempt.destfolderid for doubt in due}
         joint = {folder for folder in folders if folder not in self._folder_backoff}
         taken = {doubt.attempt.id for doubt in due}
-        return [one for one in soon if one.attempt.id in taken or one.attempt.destfolderid in joint]
+        with_them = [one for one in soon if is_slow or one.attempt.destfolderid in joint]
+        # A clock that was set back makes doubts due that are not due later.
+        together = [*due, *(one for one in with_them if one.attempt.id not in taken)]
+        return sorted(together, key=lambda one: (one.attempt.destfolderid, one.attempt.id))
 
     def _look_soon(self, destfolderid: str, doubts: Sequence[OpenDoubt], error: ServiceError) -> None:
         """Schedule an early look-up for doubts without an answer in a folder where other look-ups were answered."""

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from assetsync.core.backoff import LONGEST
 from assetsync.core.doubt_grace import SLOW_GRACE
 from assetsync.errors import BadAnswer, ServiceUnreachable
 from assetsync.model import State
@@ -515,6 +516,12 @@ def test_hash_of_ended_doubt_is_dropped(of_folders, clock, hashed):
     world.live(GRACE / 2)
     assert world.site.resolver._candidates._prefixes.keys() == {1}
     assert world.site.resolver._paces.keys() == {("F0", True)}
+
+
+def test_doubt_is_due_after_clock_is_set_back(world, clock):
+    lose(world, "lost_before")
+    clock.set_now(clock.now() - LONGEST - 1)
+    assert world.site.resolver.step() == 1
 
 
 def test_reboot_and_clock_jump_keep_the_grace(world, clock):
