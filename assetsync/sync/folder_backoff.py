@@ -118,6 +118,10 @@ class FolderBackoff:
         """Return whether the last look-up of a folder failed."""
         return destfolderid in self._counts
 
+    def failed_last(self, destfolderid: str) -> bool:
+        """Return whether the last look-up of a folder failed, wholly or in part."""
+        return destfolderid in self._counts or destfolderid in self._partly
+
     def count(self, destfolderid: str) -> int:
         """Return how often in a row the look-ups of a folder have failed."""
         return self._counts[destfolderid]

@@ -186,7 +186,8 @@ class Resolver:
 
     def _to_search(self, destfolderid: str, looking: Sequence[Looking]) -> Sequence[Looking]:
         """Return the doubts to search for by name: a few new ones, or all if the folder may not be listed."""
-        if destfolderid in self._folder_backoff:
+        # A folder whose searches are answered while its listings fail is not in backoff.
+        if self._folder_backoff.failed_last(destfolderid):
             return looking if len(looking) <= _BY_NAME_AT_MOST else ()
         new = [one for one in looking if not one.doubt.attempt.looks]
         return new if len(new) <= _NEW_BY_NAME_AT_MOST else ()

@@ -1263,6 +1263,18 @@ def test_doubts_that_were_partly_answered_wait_shortly(three_lost, clock):
     assert three_lost.row("a.jpg").state is State.STORED
 
 
+def test_old_doubt_is_searched_while_listings_fail(world):
+    """Searches for a newer doubt are answered, so that the folder is never in backoff."""
+    lose(world, "lost_before")
+    world.live(3)
+    _fail_when(world, lambda request: request.searchfor == "%")
+    lose(world, "lost_before", path="b.jpg", content=b"other content")
+    world.live(5)
+    world.service.put(b"some content", "a.jpg")
+    world.live(20 * GRACE)
+    assert world.states() == {"a.jpg": VERIFIED, "b.jpg": IN_DOUBT}
+
+
 @pytest.mark.parametrize("available", [None, "0"])
 def test_unanswered_listing_counts_for_no_grace(world, available):
     lose(world, "lost_before")
