@@ -185,6 +185,9 @@ class Candidates:
                 may_be_equal = is_equal(one.facts, Candidate(asset)) or not asset.processed
                 if may_be_equal and one.wider is not None and may_be(one.doubt.attempt.sent_name, asset.filename):
                     one.wider[asset.id] = asset
+                    if asset.folder_id == one.doubt.attempt.destfolderid:
+                        # The listing of the folder may not show it for long.
+                        one.assets[asset.id] = asset
 
     def wider(self, one: Looking, newest: int) -> tuple[list[Candidate], list[Candidate]]:
         """Return the candidates that all folders show: those in the doubt's own folder, and those in others.

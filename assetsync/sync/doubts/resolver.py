@@ -253,6 +253,8 @@ class Resolver:
         absent = [one for one, watch in over if self._verdict(one, watch, newest).judgement is Judgement.ABSENT]
         if absent:
             self._look_everywhere(absent)
+            # That look-up may have shown more assets of the folder.
+            newest = self._ledger.doubts.newest_attempt()
         for one in looking:
             self._judge(one, newest)
 

@@ -857,6 +857,16 @@ def test_unprocessed_moved_asset_is_asked_about(world):
     assert (world.row("a.jpg").state, len(world.service.posts)) == (BLOCKED, 1)
 
 
+def test_asset_that_the_listing_lacks_is_found(world):
+    lose(world, "lost_before")
+    world.live(3)
+    world.service.put(b"some content", "a.jpg")
+    matches = world.service._matches
+    world.service._matches = lambda asset, request: request.searchfor != "%" and matches(asset, request)
+    world.live(3 * GRACE)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 1)
+
+
 @pytest.mark.parametrize("fails", ["a.jpg", "%", "%.jpg"], ids=["by its name", "all", "by its ending"])
 def test_failed_global_lookup_delays_own_doubt(world, fails):
     """The search that fails is by name or of an ending; doubts that need another search are decided."""
