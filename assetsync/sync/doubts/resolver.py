@@ -63,6 +63,8 @@ class Resolver:
         # The doubts of this round, and the attempt of the control sample that the service showed: None before the
         # search for a sample, 0 if the service showed none.
         self._round: list[OpenDoubt] = []
+        # Attempts of the round for which a folder is listed; the other doubts of the folder join them.
+        self._due: set[int] = set()
         self._sample: int | None = None
         self._paces: dict[tuple[str, bool], Pace] = {}
         self._folder_backoff = FolderBackoff(health_check, grace=grace)
@@ -131,14 +133,16 @@ class Resolver:
         """
         slow = self._slow()
         soon = self._ledger.doubts.due(now + self._pause(_MOST_GROWTHS) + SLOW_GAP * slow)
+        self._due = {doubt.attempt.id for doubt in due}
         # Take all doubts in one slow round: two rounds would wait for each other, and their durations would be unknown.
         is_slow = slow > self._grace / _SLOW_PART
         folders = {doubt.attempt.destfolderid for doubt in due}
         joint = {folder for folder in folders if folder not in self._folder_backoff}
-        taken = {doubt.attempt.id for doubt in due}
         with_them = [one for one in soon if is_slow or one.attempt.destfolderid in joint]
         # A clock that was set back makes doubts due that are not due later.
-        together = [*due, *(one for one in with_them if one.attempt.id not in taken)]
+        together = [*due, *(one for one in with_them if one.attempt.id not in self._due)]
+        if is_slow:
+            self._due.update(one.attempt.id for one in together)
         return sorted(together, key=lambda one: (one.attempt.destfolderid, one.attempt.id))
 
     def _look_soon(self, destfolderid: str, doubts: Sequence[OpenDoubt], error: ServiceError) -> None:
@@ -175,6 +179,9 @@ class Resolver:
         answers = self._answers
         failure = self._by_name(destfolderid, self._to_search(destfolderid, looking))
         unseen = [one for one in looking if not one.by_name]
+        if not any(one.doubt.attempt.id in self._due for one in unseen):
+            # Searches by name found all due doubts: the others wait for a listing that is needed.
+            unseen = []
         keeps_failing = self._folder_backoff.keeps_failing(destfolderid) and self._answers == answers
         if unseen and (failure is None or (failure.is_passing and not keeps_failing)):
             # A listing also shows the assets that a search by name shows.

@@ -1067,6 +1067,19 @@ def test_doubts_of_a_folder_share_one_listing(world):
     assert world.ledger.doubts.count() == 0
 
 
+def test_doubt_found_by_name_lists_no_folder(world):
+    """An older doubt of the folder waits for its own time."""
+    lose(world, "lost_before")
+    world.live(3)
+    world.site.resolver.step()
+    world.site.circuit_breaker.health_check_answered()
+    lose(world, "lost_after", path="b.jpg", content=b"other content")
+    world.service.searches.clear()
+    assert world.site.resolver.step() == 1
+    assert [request.searchfor for request in world.service.searches] == ["b.jpg"]
+    assert world.states() == {"a.jpg": IN_DOUBT, "b.jpg": State.STORED}
+
+
 def test_trouble_in_a_round_decides_nothing(world):
     lose(world, "lost_after")
     world.service.down = True
