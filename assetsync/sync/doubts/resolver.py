@@ -186,6 +186,9 @@ class Resolver:
         if unseen and (failure is None or (failure.is_passing and not keeps_failing)):
             # A listing also shows the assets that a search by name shows.
             failure = self._by_listing(destfolderid, unseen)
+            if failure is not None and failure.is_passing and self._answers == answers:
+                # An answered search shows that the folder answers, so that it is looked up again soon.
+                self._by_name(destfolderid, unseen[:_BY_NAME_AT_MOST])
         answered = [one for one in looking if one.is_answered]
         if answered:
             self._judge_all(destfolderid, answered)
