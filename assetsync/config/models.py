@@ -97,8 +97,10 @@ def _patterns(value: tuple[str, ...]) -> tuple[str, ...]:
 
     for pattern in doubtful:
         try:
-            _, ignores = GitIgnoreSpecPattern.pattern_to_regex(pattern)
-        except ValueError as exc:
+            regex, ignores = GitIgnoreSpecPattern.pattern_to_regex(pattern)
+            # A range of letters in the wrong order, as in [z-a], fails only here.
+            re.compile(regex or "")
+        except (ValueError, re.error) as exc:
             raise Unusable("it holds an invalid pattern", "write patterns as in a .gitignore file") from exc
         if ignores is None:
             raise Unusable(
