@@ -20,6 +20,7 @@ from assetsync.ledger.equal_content import EqualContent
 from assetsync.ledger.file import schema
 from assetsync.ledger.file.database import Database
 from assetsync.ledger.metadata_drift import MetadataDrift
+from assetsync.ledger.sightings import Sightings
 from assetsync.model import Answer, Fault, Outcome, SentExtent
 from assetsync.service import uploads
 from assetsync.sync import folder_backoff
@@ -180,7 +181,7 @@ def the_intent_comes_late(patch: Patch) -> None:
 
 def history_may_be_damage(patch: Patch) -> None:
     """Take the asset of a file as it was for a cut of what it has grown to."""
-    patch.setattr(doubts.Doubts, "history", lambda _self, _ids: {})
+    patch.setattr(Sightings, "history", lambda _self, _ids: {})
 
 
 def a_beginning_is_proof(patch: Patch) -> None:
@@ -213,14 +214,14 @@ def a_change_after_the_look_is_not_told(patch: Patch) -> None:
 
 def what_is_to_be_replaced_is_taken(patch: Patch) -> None:
     """Let an upload that a person asked for be found in the asset that it was to replace."""
-    known = doubts.Doubts.history
+    known = Sightings.history
 
     def but_replaced(self, assetids):
         rows = self._store.rows("SELECT assetid FROM sightings WHERE why = 'replaced'")
         replaced = {row[0] for row in rows}
         return {assetid: digests for assetid, digests in known(self, assetids).items() if assetid not in replaced}
 
-    patch.setattr(doubts.Doubts, "history", but_replaced)
+    patch.setattr(Sightings, "history", but_replaced)
 
 
 def what_a_folder_does_not_show_is_missing(patch: Patch) -> None:
