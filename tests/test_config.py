@@ -553,7 +553,7 @@ MISTAKES = [
     (SMALLEST + "  - {path: ./photos/, destfolderid: F2}\n", "line 9: folders[1].path: this folder is mapped twice: r"),
     (SMALLEST + "    ignore: '*.psd'\n", "line 9: folders[0].ignore: it must be a list: write it as"),
     (SMALLEST + "    ignore: ['a\\']\n", "line 9: folders[0].ignore: it holds an invalid pattern: write patterns as i"),
-    (SMALLEST + "    ignore: ['[z-a]']\n", "line 9: folders[0].ignore: it holds an invalid pattern: write patterns as i"),
+    (SMALLEST + "    ignore: ['[z-a]']\n", "line 9: folders[0].ignore: it holds an invalid pattern: write patterns"),
     (SMALLEST + "ignore: ['[a']\n", "line 9: ignore: it holds a pattern that matches nothing: remove it"),
     (SMALLEST + "ignore: ['#a']\n", "line 9: ignore: it holds a pattern that matches nothing: remove it; to match a n"),
     (SMALLEST + "    sidecars: maybe\n", "line 9: folders[0].sidecars: it must be on, off or required: wri"),
