@@ -118,7 +118,7 @@ KNOWN = {
     "what_is_over_has_left_nothing": 918,
     "a_sidecar_is_only_read": 20262013,
     "a_change_after_the_look_is_not_told": 5020,
-    "what_is_to_be_replaced_is_taken": 1312,
+    "what_is_to_be_replaced_is_taken": 5699,
     "a_copy_is_believed": 77,
     "changes_are_forgotten": 1,
     "a_clean_stop_needs_no_confirmation": 27,
