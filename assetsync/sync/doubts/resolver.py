@@ -1,10 +1,10 @@
 """Look up the uploads whose answer was lost, and end each doubt.
 
-A round handles, folder by folder, all doubts of each folder in which one is due. The resolver first searches for a new
-doubt by name, unless the folder has several. If no search shows an equal asset, one listing of the folder serves all
-its remaining doubts. An upload that its folder does not show after the grace is looked up in all folders before the
-file is sent again. A look-up without an answer decides nothing and leaves a gap in the grace. Failed look-ups of other
-doubts do not delay a doubt whose own look-ups were answered.
+A round handles all due doubts, folder by folder. The resolver first searches for a new doubt by name, unless the folder
+has several. If a due doubt is left, one listing of the folder serves it and all other doubts of the folder. An upload
+that its folder does not show after the grace is looked up in all folders before the file is sent again. A look-up
+without an answer decides nothing and leaves a gap in the grace. Failed look-ups of other doubts do not delay a doubt
+whose own look-ups were answered.
 
 The judgement is left to `core.doubt`, the assets that look-ups show to `sync.doubts.candidates`, and the backoff of
 folders whose look-ups fail to `sync.folder_backoff`.

@@ -134,10 +134,7 @@ class SidecarStates:
         if known is None or self._xmp_of(path, mapping):
             return 0.0
         steady = self._clock.steady()
-        since, asked = self._since.get(known, (steady, steady))
-        since = steady if steady - asked > self._settle + _WRITTEN_PATIENCE else since
-        self._since[known] = since, steady
-        left = since + self._settle - steady
+        left = self._waited_since(known, steady) + self._settle - steady
         # A wait shorter than the clock's resolution would be over at once, and asked for again without end.
         return max(_AGAIN, left) if left > 0 else 0.0
 
@@ -153,18 +150,21 @@ class SidecarStates:
         if found is None or is_settled(found, now, settle):
             self._since.pop(sidecar, None)
             return 0.0
-        if len(self._since) > _MOST_WRITTEN:
-            self._since.clear()
-        patience = settle + _WRITTEN_PATIENCE
-        since, asked = self._since.get(sidecar, (steady, steady))
-        # If the last check was longer ago than the time-out, this is a new write, and the wait begins anew.
-        since = steady if steady - asked > patience else since
-        self._since[sidecar] = since, steady
-        if steady - since >= patience:
+        if steady - self._waited_since(sidecar, steady) >= settle + _WRITTEN_PATIENCE:
             return 0.0
         # A sidecar dated before 1970 or in the future never settles: wait at least a second in any case.
         left = max(found.mtime_ns, found.ctime_ns) / 1e9 + settle - now
         return max(_AGAIN, min(left, settle))
+
+    def _waited_since(self, sidecar: bytes, steady: float) -> float:
+        """Return when the wait for a sidecar began, in steady seconds; it begins now if nobody has asked for long."""
+        if len(self._since) > _MOST_WRITTEN:
+            self._since.clear()
+        since, asked = self._since.get(sidecar, (steady, steady))
+        # If the last check was longer ago than the time-out, this is a new write, and the wait begins anew.
+        since = steady if steady - asked > self._settle + _WRITTEN_PATIENCE else since
+        self._since[sidecar] = since, steady
+        return since
 
 
 class Sources(NamedTuple):
