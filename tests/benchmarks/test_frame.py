@@ -23,7 +23,8 @@ def test_failing_command_reports_its_output():
 
 def test_function_run_excludes_start_up_time():
     run = call("frame:exponent_of", 10, 20)
-    assert run.seconds < 0.01
+    # Starting Python takes longer. A busy machine prolongs the wall time only.
+    assert run.cpu < 0.01
     assert run.said == {"exponent": 1.0}
 
 
