@@ -52,6 +52,7 @@ from assetsync.sync.upload.results import ResultRecorder
 from assetsync.sync.upload.uploader import Uploader
 from assetsync.sync.upload.worker import UploadContext
 from assetsync.sync.upload_address import UploadAddressCheck
+from assetsync.tree.filesystem import network_mounts
 
 log = structlog.get_logger(__name__)
 
@@ -289,7 +290,7 @@ def build(
         doubt_limit=doubt_limit,
         upload_queue=upload_queue,
         uploads=uploads,
-        uploader=Uploader(uploads, workers=workers),
+        uploader=Uploader(uploads, workers=workers, may_hang=bool(network_mounts(bytes(config.root)))),
         health_check=health_check,
         resolver=Resolver(
             context,

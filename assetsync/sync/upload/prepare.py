@@ -4,6 +4,8 @@ Most files leave this module as `Ready`. The rules are left to `decide`, gatheri
 result to `worker`.
 """
 
+from contextlib import AbstractContextManager
+
 import structlog
 
 from assetsync.core.backoff import WELL_WITHIN
@@ -51,14 +53,18 @@ class Preparer:
         self._sources = Sources(context, sidecars, folder_listing, self.dedupe, kinds, sidecar_states)
 
     def is_listed(self, destfolderid: str) -> bool:
-        """Return whether a file can be prepared for the folder without a listing before."""
-        return self._folder_listing.is_listed(destfolderid)
+        """Return whether a file for the folder can probably be prepared without a listing."""
+        return self._folder_listing.is_enough(destfolderid)
+
+    def hurried(self) -> AbstractContextManager[None]:
+        """Let no preparation in this thread inside the block ask the service: it raises ListingNeeded instead."""
+        return self._folder_listing.hurried()
 
     def prepare(self, row: FileRow) -> Ready | None:
         """Return the file ready to be sent, or None if it waits, is blocked, or needs no upload.
 
         Raise ServiceError if the service does not answer, OutOfResources, and Unlisted while the folder still has to be
-        listed before the first POST into it.
+        listed before the first POST into it. Raise ListingNeeded only if it is `hurried`.
         """
         facts = facts_of(row, self._mappings, self._rules, self._clock.now())
         gathering = Gathering(self._sources, facts)

@@ -58,6 +58,12 @@ class UploadQueue:
         self._fewest: deque[int] = deque()
         self._count_at = self._count_added_at = self._count_empty_at = 0.0
 
+    @property
+    def counts_next(self) -> bool:
+        """Whether the next `take` counts the waiting files, which may take long."""
+        with self._lock:
+            return self._count_is_due(self._clock.steady())
+
     def take(self, *choices: Choice) -> FileRow | None:
         """Return a row that is not leased, and whose name is not leased for its folder.
 
@@ -160,8 +166,7 @@ class UploadQueue:
         """Count the waiting files of each folder, if that is due."""
         with self._lock:
             began = self._clock.steady()
-            is_empty = not self._newest and not self._fewest
-            if began < self._count_at and not (is_empty and began >= self._count_empty_at):
+            if not self._count_is_due(began):
                 return
             # Files that are added from now on may come too late for this count.
             self._count_at = float("inf")
@@ -175,6 +180,10 @@ class UploadQueue:
             was_added = self._count_at < float("inf")
             self._count_added_at, self._count_empty_at = ended + min(pause / 2, _COUNT_SOON), ended + pause
             self._count_at = self._count_added_at if was_added else ended + max(pause, _COUNT_SECONDS)
+
+    def _count_is_due(self, now: float) -> bool:
+        is_empty = not self._newest and not self._fewest
+        return now >= self._count_at or (is_empty and now >= self._count_empty_at)
 
     def _due(
         self,
@@ -264,6 +273,11 @@ class Selection:
     def changes(self) -> int:
         """How often files were added or folders held since the start: what was taken before may be held by now."""
         return self._queue.changes
+
+    @property
+    def counts_next(self) -> bool:
+        """Whether the next `take` may take long."""
+        return self._queue.counts_next
 
     def take(self) -> FileRow | Step:
         """Return a due file that no other thread has; IDLE if none is due, PAUSED if none may be taken now.

@@ -1,4 +1,4 @@
-"""Run in threads what may block for long, so that the event loop of the uploads only waits for commits.
+"""Run in threads what may block for long. The event loop waits for commits, and for small files on a fast disk.
 
 All are daemon threads: one that hangs in a dead network file system keeps no process from ending.
 """

@@ -1,5 +1,7 @@
-"""Upload due files until a stop: an event loop with `upload.workers` workers, and a thread that prepares small files.
+"""Upload due files until a stop: an event loop with `upload.workers` workers.
 
+The event loop prepares small files while that is quick, because a thread would wait for the interpreter's lock at each
+system call. Else a thread prepares them, or, while files are read slowly, each worker prepares its own in a thread.
 What happens to one file is in `worker`, which file comes next in `queue`.
 """
 
@@ -31,8 +33,15 @@ _YIELD = 0.0005
 """Seconds after which another thread that computes lets the event loop run; Python's default is ten times as long."""
 
 _BATCH_SECONDS = 0.05
+_QUICKLY = 0.001
+"""Seconds for a file, on average, up to which the event loop prepares files."""
+
 _SLOW = 0.005
-_SIDE_BY_SIDE_SECONDS = 30.0
+"""Seconds for a file, on average, from which on each worker prepares its own."""
+
+_UNTIL_TRIED = 30.0
+"""Seconds until the quicker way is tried again."""
+
 _MANY = 50
 _LOOK_AGAIN = 0.25
 
@@ -55,7 +64,8 @@ class _Item(NamedTuple):
 class Uploader:
     """The uploads of a site: `run` uses all workers, `step` uploads one file in the calling thread."""
 
-    def __init__(self, uploads: UploadContext, *, workers: int) -> None:
+    def __init__(self, uploads: UploadContext, *, workers: int, may_hang: bool = False) -> None:
+        """`may_hang`: a part of the tree is on a network file system, where reading a file may take for ever."""
         self.uploads = uploads
         self.workers = workers
         """Workers of the next run: half as many after each run that lacked descriptors or memory, then twice as many
@@ -64,7 +74,8 @@ class Uploader:
         self.in_place = False
         """Whether `run` uses no threads and no connections of the event loop, so that a simulation can repeat it."""
         self._clock = uploads.context.clock
-        # Until this time (steady seconds) each worker prepares its own files, because small files are read slowly.
+        # Until these times (steady seconds) the event loop prepares no files, and each worker prepares its own.
+        self._in_thread_until = float("inf") if may_hang else 0.0
         self._side_by_side_until = 0.0
         self._seconds_per_file = 0.0
 
@@ -76,7 +87,8 @@ class Uploader:
 
         async def upload(row: FileRow) -> None:
             worker = Worker(self.uploads, InPlace(self.uploads.context.ledger.store.commit))
-            await worker.prepare_and_upload(row)
+            if (ready := await worker.prepare(row)) is not None:
+                await worker.upload(ready)
             await worker.record_last()
 
         _run_in_place(upload(row))
@@ -115,6 +127,10 @@ class Uploader:
     def ahead(self) -> int:
         """How many files are kept ready, each with its descriptor."""
         return max(self.workers, _AHEAD) if self.workers == self._configured else self.workers
+
+    def is_quick(self) -> bool:
+        """Return whether the event loop may wait for `prepare_some`."""
+        return self._clock.steady() >= self._in_thread_until and not self.uploads.selection.counts_next
 
     def prepare_some(self, count: int) -> tuple[list[_Item], Step]:
         """Take up to `count` files and prepare the small ones; return WORKED if there may be more."""
@@ -157,7 +173,9 @@ class Uploader:
         self._seconds_per_file += (seconds - self._seconds_per_file) / _MANY
         if self._seconds_per_file > _SLOW:
             self._seconds_per_file = 0.0
-            self._side_by_side_until = now + _SIDE_BY_SIDE_SECONDS
+            self._side_by_side_until = now + _UNTIL_TRIED
+        elif self._seconds_per_file > _QUICKLY:
+            self._in_thread_until = max(self._in_thread_until, now + _UNTIL_TRIED)
 
 
 class _Run:
@@ -218,11 +236,17 @@ class _Run:
             if self._idle or (self._has_taken and 2 * missing >= ahead):
                 self._has_taken = False
                 all_idle = len(self._idle) == workers
-                items, step = await self._blocking.run(partial(self._uploader.prepare_some, missing))
+                if self._uploader.is_quick():
+                    with self._uploads.preparer.hurried():
+                        items, step = self._uploader.prepare_some(missing)
+                else:
+                    items, step = await self._blocking.run(partial(self._uploader.prepare_some, missing))
                 for item in items:
                     self._hand_out(item)
                 if items or step is Step.WORKED:
                     self._has_taken = self._has_taken or not items
+                    # Many files may need no upload: let the workers read their answers.
+                    await asyncio.sleep(0)
                     continue
                 # An upload that ends while files are looked for may let others be taken.
                 if all_idle:
@@ -248,10 +272,14 @@ class _Run:
                 is_fresh = self._clock.steady() - item.at < _FRESH
                 if not is_fresh or item.changes != self._uploads.selection.changes:
                     self._uploader.give_back(item)
-                elif item.ready is None:
-                    await worker.prepare_and_upload(item.row)
-                else:
-                    await worker.upload(item.ready)
+                    continue
+                ready = item.ready
+                if ready is None:
+                    ready = await worker.prepare(item.row)
+                    # Its folder may have been listed for it, so that the next files of the folder can be taken.
+                    self._look.set()
+                if ready is not None:
+                    await worker.upload(ready)
         except Exception as error:  # noqa: BLE001 - raised by `main`, once the other uploads in flight have ended
             self._failure = self._failure or error
         finally:

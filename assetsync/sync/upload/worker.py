@@ -16,7 +16,7 @@ from assetsync.ledger.rows import FileRow
 from assetsync.model import Body, Sent, State, UploadConnection
 from assetsync.sync.context import Context
 from assetsync.sync.folder_backoff import code_and_wait
-from assetsync.sync.upload.folder_listing import Unlisted
+from assetsync.sync.upload.folder_listing import ListingNeeded, Unlisted
 from assetsync.sync.upload.gather import Ready
 from assetsync.sync.upload.limits import RateLimiter
 from assetsync.sync.upload.prepare import Preparer
@@ -65,6 +65,9 @@ class UploadContext:
         except Unlisted:
             # Other files of the folder have to wait, too.
             self.selection.forget()
+        except ListingNeeded:
+            # The file is taken again, by a worker that may wait for the listing.
+            pass
         finally:
             if ready is None:
                 self.selection.leave()
@@ -105,15 +108,13 @@ class Worker:
         """Return whether the upload of a file may begin now."""
         return self._selection.is_open(row.destfolderid) and self._go_on()
 
-    async def prepare_and_upload(self, row: FileRow) -> None:
-        """Prepare a taken file, which may take long, and upload it."""
+    async def prepare(self, row: FileRow) -> Ready | None:
+        """Return a taken file ready to be sent, which may take long; or give it back and return None."""
         if not self.may_begin(row):
             self._selection.give_back(row)
-            return
+            return None
         await self.record_last()
-        ready = await self._blocking.run(partial(self._uploads.prepare, row))
-        if ready is not None:
-            await self.upload(ready)
+        return await self._blocking.run(partial(self._uploads.prepare, row))
 
     async def upload(self, ready: Ready) -> None:
         """Upload a prepared file; the record of an accepted upload waits for the next call, or for `record_last`."""

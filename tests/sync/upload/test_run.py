@@ -15,6 +15,7 @@ import pytest
 from assetsync.errors import LedgerError
 from assetsync.model import State
 from assetsync.sync.upload.queue import Step
+from assetsync.sync.upload.uploader import Uploader
 from tests.world import FullDisk
 
 WORKERS = 4
@@ -480,6 +481,99 @@ def test_slow_files_are_prepared_side_by_side(world, monkeypatch):
     assert set(most[:10]) == {1}
     assert max(most) > 1
     assert len(world.service.posts) == 201
+
+
+@pytest.fixture
+def prepared_in(world, monkeypatch):
+    """The names of the threads that prepare files, one for each file."""
+    names = []
+    prepare = world.site.preparer.prepare
+
+    def noted(row):
+        names.append(threading.current_thread().name)
+        return prepare(row)
+
+    monkeypatch.setattr(world.site.preparer, "prepare", noted)
+    return names
+
+
+def test_event_loop_prepares_small_files(world, prepared_in):
+    write(world, 200)
+    run(world)
+    # A thread prepares the first ones, because it counts the waiting files.
+    assert set(prepared_in[100:]) == {threading.current_thread().name}
+
+
+def test_file_system_that_may_hang_is_read_in_threads(world, prepared_in):
+    write(world, 8)
+    world.site.uploader = Uploader(world.site.uploads, workers=WORKERS, may_hang=True)
+    run(world)
+    assert len(prepared_in) == 8
+    assert all(name.startswith("upload-") for name in prepared_in)
+
+
+def test_slow_disk_is_read_in_a_thread(world, prepared_in, monkeypatch):
+    """Preparing takes longer than the event loop may wait for, and not so long that each worker prepares its own."""
+    write(world, 200)
+    prepare = world.site.preparer.prepare
+
+    def slowly(row):
+        world.clock.advance(0.003)
+        return prepare(row)
+
+    monkeypatch.setattr(world.site.preparer, "prepare", slowly)
+    assert run(world) is Step.IDLE
+    in_the_loop = prepared_in.count(threading.current_thread().name)
+    assert (0 < in_the_loop < 50, set(prepared_in[100:])) == (True, {"upload-1"})
+
+
+def test_waiting_files_are_counted_in_a_thread(world, monkeypatch):
+    """The count reads every waiting file: half a second for some 100,000 of them."""
+    counted_in = []
+    fewest = world.ledger.queue_folders.fewest
+
+    def slowly(*args):
+        counted_in.append(threading.current_thread().name)
+        time.sleep(2 * SLOW_CALLBACK)
+        return fewest(*args)
+
+    monkeypatch.setattr(world.ledger.queue_folders, "fewest", slowly)
+    write(world, 8)
+    run(world)
+    assert counted_in
+    assert all(name.startswith("upload-") for name in counted_in)
+
+
+def test_listing_for_a_prepared_file_runs_in_a_thread(make_world):
+    """The file has the name of an unprocessed asset, and its folder was listed long ago; the event loop prepares it."""
+    world = make_world(upload={"workers": str(WORKERS)})
+    world.service.put(b"film", "15 film").processed_at = world.clock.now() + 86_400
+    world.write("first")
+    world.scan()
+    run(world)
+    world.clock.advance(120)
+    world.write("15 film")
+    write(world, 60)
+    world.service.during_search = lambda _request: time.sleep(2 * SLOW_CALLBACK)
+    searches = len(world.service.searches)
+    run(world)
+    assert len(world.service.searches) > searches
+    assert set(world.posted()) == {"first", *(f"{number:02}" for number in range(60))}
+
+
+def test_files_of_a_listed_folder_follow_at_once(make_world, monkeypatch):
+    """The first file of a folder waits for the listing, the others of the folder for the first."""
+    monkeypatch.setattr("assetsync.sync.upload.uploader._LOOK_AGAIN", PATIENCE)
+    world = make_world(upload={"workers": str(WORKERS)})
+    come = hold_answers(world)
+    world.service.during_search = lambda _request: time.sleep(0.05)
+    write(world, 8)
+    running = Running(world)
+    began = time.monotonic()
+    wait_until(lambda: len(world.posted()) == WORKERS)
+    assert time.monotonic() - began < PATIENCE / 2
+    come.set()
+    assert running.join() is Step.IDLE
 
 
 @pytest.fixture
