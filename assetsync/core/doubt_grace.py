@@ -87,7 +87,11 @@ class Grace:
 
         The span must be as long as the whole grace, which is longer if longer gaps were accepted.
         """
-        return bool(self.boot) and (self.rounds >= ROUNDS or self.last - self.first >= grace + SLOW_GRACE * self.slow)
+        return bool(self.boot) and (self.rounds >= ROUNDS or self.last >= self.end(grace))
+
+    def end(self, grace: float) -> float:
+        """Return the earliest start of the look-up, on the steady clock, with which the span is long enough."""
+        return self.first + grace + SLOW_GRACE * self.slow
 
 
 def grace_of_whole(seconds: float, read_timeout: float, took: float, age: float, *, answered: bool = False) -> float:
@@ -101,6 +105,16 @@ def grace_of_whole(seconds: float, read_timeout: float, took: float, age: float,
     """
     longest = max(seconds, UPLOAD_TIMES * took, 0.0 if answered else read_timeout)
     return seconds if age >= max(STORED_BY_NOW, longest) else longest
+
+
+def longest_gap(grace: float, needed: float) -> float:
+    """Return the longest gap in seconds between two answered look-ups, unless look-ups are slow.
+
+    `grace` is configured, `needed` is the grace of the attempt. The gap is not half of what is needed: a service that
+    stood still within the gap stores the upload later by as long. It is at least a twentieth, so that with a
+    short grace an attempt that needs minutes is not to be looked up twice a second.
+    """
+    return max(grace / 2, needed / 20)
 
 
 def took_at_most(started_at: float, now: float) -> float:
@@ -178,6 +192,11 @@ class Watch:
         return grace_of_whole(self.grace, self.read_timeout, self.took, self.age, answered=self.answered)
 
     @property
+    def gap(self) -> float:
+        """Return the longest gap in seconds between two of its answered look-ups."""
+        return longest_gap(self.grace, self.needed)
+
+    @property
     def counted(self) -> Grace:
         """Return the grace after this look-up; empty if the look-up is not current."""
         if not self.is_current():
@@ -219,4 +238,4 @@ class Watch:
         return span, self.before.newest if span.first == self.before.watched.first else self.newest
 
     def _extended(self, span: Grace) -> Grace:
-        return span.answered(*self.span, self.boot, self.grace, slow=self.slow)
+        return span.answered(*self.span, self.boot, self.grace, gap=self.gap, slow=self.slow)

@@ -91,6 +91,7 @@ WATCH = Watch(
 )
 FIRST = replace(WATCH, before=Looked())
 AFTER_GAP = replace(WATCH, span=(1100, 1101))
+SHORT = replace(WATCH, grace=10)
 REBOOTED = replace(WATCH, boot="b", since_end=STORED_BY_NOW)
 LATE = replace(WATCH, before=replace(LOOKED, since=1060 - STORED_BY_NOW))
 LONG = replace(WATCH, before=replace(LOOKED, grace=Grace("a", 1060 - SECONDS, 1030)))
@@ -153,6 +154,8 @@ def test_look_up_is_current(rule: str, watch: Watch, expected: bool):
         ("a look-up adds to the grace", WATCH, Grace("a", 1000, 1060)),
         ("one that is not current ends it", replace(WATCH, lag=61), Grace()),
         ("a gap begins it anew", AFTER_GAP, Grace("a", 1101, 1101)),
+        ("a twentieth of what it needs is no gap", replace(SHORT, span=(1044, 1045)), Grace("a", 1000, 1044)),
+        ("more of it is one", replace(SHORT, span=(1044, 1046)), Grace("a", 1046, 1046)),
         ("unless look-ups are slow", replace(AFTER_GAP, slow=4), Grace("a", 1000, 1100, 4)),
         ("its round is not counted", replace(WATCH, took=None), Grace("a", 1000, 1060)),
         ("a round counts after half a day", LATE, Grace("a", 1000, 1060, 0, 1, 1062)),

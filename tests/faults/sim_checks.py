@@ -4,6 +4,7 @@ Nothing here is asked of the program: what was stored is known to the simulated 
 users. The promises I1 to I8 are named in `test_simulation`; what holds only at the end is `sim_end`'s.
 """
 
+import sqlite3
 from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -170,7 +171,8 @@ class Checks:
         """I2: the grace of a doubt spans answered look-ups of its folder alone, without a longer gap than may be."""
         service, boot = self._simulation.service, self._simulation.clock.boot()
         for row in self._rows(
-            "SELECT id, destfolderid, sent_name, grace_first, grace_last, grace_slow FROM attempts"
+            "SELECT id, destfolderid, sent_name, grace_first, grace_last, grace_slow, took, left_part, answered"
+            " FROM attempts"
             " WHERE closed_at IS NULL AND grace_boot = ?",
             boot,
         ):
@@ -189,9 +191,17 @@ class Checks:
                 continue
             after = [at for at in answered if at >= last]
             counted = [first, *(at for at in answered if at < last), *after[:1]]
-            most = self._simulation.config.upload.doubt_grace / 2 + SLOW_GAP * (row["grace_slow"] or 0.0)
+            most = self._longest_gap(row) + SLOW_GAP * (row["grace_slow"] or 0.0)
             if not after or any(later - earlier > most for earlier, later in pairwise(counted)):
                 raise Violation(f"I2: the grace of {row['sent_name']} counts look-ups that were not answered")
+
+    def _longest_gap(self, row: sqlite3.Row) -> float:
+        """Return half the grace, or a twentieth of the grace that the doubt needs before half a day has passed."""
+        config, took = self._simulation.config, row["took"]
+        grace = needed = config.upload.doubt_grace
+        if took is not None or row["left_part"] != "part":
+            needed = max(grace, 5 * (took or 0.0), 0.0 if row["answered"] else config.service.read_timeout)
+        return max(grace / 2, needed / 20)
 
     def counted(self) -> None:
         """I8: the ledger's counts are those of its rows."""

@@ -125,7 +125,7 @@ KNOWN = {
     "what_a_folder_does_not_show_is_missing": 20261148,
     "names_are_taken_for_kept": 20261128,
     "only_whole_names_resemble": 20261125,
-    "a_name_of_two_is_proof": 20261334,
+    "a_name_of_two_is_proof": 1089,
     "a_running_command_is_taken_for_ended": 7400008,
     "equal_content_is_sent_by_hand": 7400043,
     "a_look_up_is_as_new_as_it_looks": 20261133,

@@ -50,11 +50,11 @@ class Watched:
 def watched(make_world, clock):
     opened = []
 
-    def make(lag: float) -> tuple[Watched, Sandbox]:
+    def make(lag: float, grace: str = "2m") -> tuple[Watched, Sandbox]:
         sandbox = Sandbox(SandboxSettings(folders={FOLDER: "Photos"}, index_delay=lag), clock=clock.now)
         sandbox.start()
         service = {"base_url": sandbox.base_url, "upload_url": sandbox.upload_url, "read_timeout": "5m"}
-        upload = {"workers": "4", "doubt_grace": "2m", "lookup_lag": None}
+        upload = {"workers": "4", "doubt_grace": grace, "lookup_lag": None}
         schedule = {"index": "1m", "verify": "5m"}
         site = Watched(make_world(service=service, upload=upload, schedule=schedule), sandbox)
         opened.append((site, sandbox))
@@ -106,3 +106,21 @@ def test_five_doubts_cost_ten_searches_a_minute(watched):
     site.world.live(4, tick=2)
     assert {row.state for row in site.world.ledger.reports.files()} == {State.VERIFIED}
     assert len(sandbox.assets()) == 45
+
+
+def test_short_grace_asks_no_more_than_needed(watched):
+    """An upload without an answer is looked up for five minutes, as long as an answer may take, in pauses that fit."""
+    site, sandbox = watched(0.0, "2s")
+    site.world.write("here")
+    site.run()
+    sandbox.set_faults(FaultRule(kind=FaultKind.STATUS, operation=Operation.UPLOAD, times=1))
+    site.world.write("lost")
+    site.world.scan()
+    site.searches.clear()
+    began = site.clock.steady()
+    while len(sandbox.assets()) < 2:
+        assert site.clock.steady() < began + 400
+        site.world.live(1, tick=0.5)
+    lookups = [request for _, request in site.searches if request.dbdirect and request.searchfor != PROBE]
+    assert 300 <= site.clock.steady() - began <= 320
+    assert len(lookups) <= 100

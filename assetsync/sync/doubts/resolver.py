@@ -16,7 +16,7 @@ from itertools import groupby
 import structlog
 
 from assetsync.core.doubt import Judgement, Verdict, judge, unanswered, unless_moved
-from assetsync.core.doubt_grace import SLOW_GAP, Pace, Watch
+from assetsync.core.doubt_grace import SLOW_GAP, Pace, Watch, longest_gap
 from assetsync.core.names import printable
 from assetsync.errors import ServiceError
 from assetsync.ledger.doubts import NOT_ARRIVED, OpenDoubt, looked_of
@@ -38,6 +38,7 @@ _SLOWEST = 60.0
 _SLOW_PART = 16
 """A round is slow above this fraction of the grace (1/16); at 1/8, look-ups would leave nothing but gaps."""
 _LOOKED_UP_AGAIN = "they stay in doubt, and are looked up again after a pause that grows while this fails"
+_LEAST_PAUSE = 0.25
 _FIRST_PAUSE = 0.5
 _PAUSE_GROWTH = 4.0
 _MOST_GROWTHS = 5
@@ -122,8 +123,8 @@ class Resolver:
     def _begin(self) -> None:
         """Go on with the spans of the last process, if its look-ups were made in the same way."""
         if not self._is_begun:
-            # A gap may be as long as the grace allows.
-            self._ledger.doubts.look_up_as(f"{self._service.account} {self._grace:g}")
+            # A gap may be as long as the grace allows, which depends on the time-out, too.
+            self._ledger.doubts.look_up_as(f"{self._service.account} {self._grace:g} {self._read_timeout:g}")
             self._is_begun = True
 
     def _in_one_round(self, due: Sequence[OpenDoubt], now: float) -> list[OpenDoubt]:
@@ -132,7 +133,8 @@ class Resolver:
         A folder whose last look-up failed waits for its time.
         """
         slow = self._slow()
-        soon = self._ledger.doubts.due(now + self._pause(_MOST_GROWTHS) + SLOW_GAP * slow)
+        longest = self._pause(_MOST_GROWTHS, longest_gap(self._grace, self._read_timeout))
+        soon = self._ledger.doubts.due(now + longest + SLOW_GAP * slow)
         self._due = {doubt.attempt.id for doubt in due}
         # Take all doubts in one slow round: two rounds would wait for each other, and their durations would be unknown.
         is_slow = slow > self._grace / _SLOW_PART
@@ -359,7 +361,10 @@ class Resolver:
         ledger.decide(one.doubt, verdict, now)
         if verdict.judgement is Judgement.WAIT:
             looked = watch.looked(counts=verdict.counts_for_grace)
-            ledger.looked(attempt.id, looked, now + self._pause(attempt.looks))
+            pause = self._pause(attempt.looks, watch.gap)
+            if looked.grace.boot:
+                pause = min(pause, max(_LEAST_PAUSE, looked.grace.end(watch.needed) - self._clock.steady()))
+            ledger.looked(attempt.id, looked, now + pause)
         self._report(one, verdict)
 
     def _unless_moved(self, one: Looking, absent: Verdict, now: float) -> Verdict:
@@ -378,14 +383,13 @@ class Resolver:
         """Return the usual seconds of a round: the look-ups of all folders lie between two look-ups of a folder."""
         return sum(pace.least for pace in self._paces.values())
 
-    def _pause(self, looks: int) -> float:
-        """Return the seconds until the next look-up.
+    def _pause(self, looks: int, gap: float) -> float:
+        """Return the seconds until the next look-up of a doubt whose look-ups may have such a gap.
 
-        The pause is short at first, because the service may only be slow. Later it is at most a quarter of the grace,
-        so that the grace has no gap.
+        The pause is short at first, because the service may only be slow. Later it is at most half the gap.
         """
         growth = _PAUSE_GROWTH ** min(looks, _MOST_GROWTHS)
-        return min(max(0.25, self._grace / 4), _FIRST_PAUSE * growth, _SLOWEST)
+        return min(max(_LEAST_PAUSE, gap / 2), _FIRST_PAUSE * growth, _SLOWEST)
 
     def _report(self, one: Looking, verdict: Verdict) -> None:
         bound = log.bind(path=printable(one.doubt.file.path), attempt=one.doubt.attempt.id)
