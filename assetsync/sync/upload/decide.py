@@ -33,10 +33,10 @@ from assetsync.text import moment
 from assetsync.tree.body import difference
 
 _LATER = 60.0
-"""Seconds until the next try for a file that waits for the next scan, or for its folder of the service."""
+"""Seconds, at most, until the next try for a file that waits for the next scan, or for its folder of the service."""
 
 _SOON = 5.0
-"""Seconds, at least, until the next try for a file that waits for another upload to be decided."""
+"""Seconds, at least, until the next try for a file that waits for another upload to be decided, or for a listing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def _not_being_processed(facts: Facts) -> Decision | Gather | None:
     if listing is None:
         return Gather(Fact.LISTING)
     if listing.is_running:
-        return Wait(now + _LATER, "waits until its folder of the service has been listed")
+        return Wait(now + _pause(facts), "waits until its folder of the service has been listed")
     if listing.unprocessed is None:
         return None
     if now - (listing.since or now) <= UNPROCESSED_PATIENCE:
@@ -244,9 +244,13 @@ def _read_whole(facts: Facts) -> Decision | Gather | None:
             f"may be what was being uploaded as {printable(content.other.path)}: waits until that is decided"
             " (`assetsync doubt list`)"
         )
-        pause = min(_LATER, max(_SOON, (facts.now - facts.row.queued_at) / 4))
-        return Wait(facts.now + pause, detail, content.other)
+        return Wait(facts.now + _pause(facts), detail, content.other)
     return None
+
+
+def _pause(facts: Facts) -> float:
+    """Return the seconds until the next try for what may end at any moment; longer, the longer the file has waited."""
+    return min(_LATER, max(_SOON, (facts.now - facts.row.queued_at) / 4))
 
 
 def use_equal(facts: Facts) -> Decision | Gather | None:

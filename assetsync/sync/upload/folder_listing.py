@@ -98,8 +98,6 @@ class FolderListing:
         # Per held folder: when `try_held` tried it last, in steady seconds.
         self._tried: dict[str, float] = {}
         self._hurried: int | None = None
-        # Folders that a file needs listed again.
-        self._needed: set[str] = set()
 
     @property
     def being_listed(self) -> Collection[str]:
@@ -115,10 +113,6 @@ class FolderListing:
         """Return whether `ensure` has nothing to ask of the service."""
         return self._known.get(destfolderid) == self._ledger.folder_listings.asks(destfolderid)
 
-    def is_enough(self, destfolderid: str) -> bool:
-        """Return whether a file for the folder probably needs no further listing."""
-        return destfolderid not in self._needed and self.is_listed(destfolderid)
-
     @contextmanager
     def hurried(self) -> Iterator[None]:
         """Let no listing begin in the calling thread inside the block: a file that needs one raises ListingNeeded."""
@@ -128,9 +122,8 @@ class FolderListing:
         finally:
             self._hurried = None
 
-    def _expect_time(self, destfolderid: str) -> None:
+    def _expect_time(self) -> None:
         if self._hurried == threading.get_ident():
-            self._needed.add(destfolderid)
             raise ListingNeeded
 
     def list_anew(self) -> None:
@@ -145,7 +138,7 @@ class FolderListing:
         asks = listings.asks(destfolderid)
         if self._known.get(destfolderid) == asks:
             return
-        self._expect_time(destfolderid)
+        self._expect_time()
         if self._anew or listings.needed(destfolderid) or listings.left_unprocessed(destfolderid):
             with self._alone(destfolderid, self._first), self._reported_if_slow(destfolderid):
                 if not self.is_listed(destfolderid):
@@ -163,7 +156,7 @@ class FolderListing:
         audited = self._ledger.audits.last_at(destfolderid)
         if self._after.get(destfolderid) == audited:
             return False
-        self._expect_time(destfolderid)
+        self._expect_time()
         self._ledger.folder_listings.again(destfolderid)
         self.ensure(destfolderid)
         self._after[destfolderid] = audited
@@ -198,7 +191,7 @@ class FolderListing:
         if listed.like(name) is None:
             return None
         if self._clock.steady() - listed.at >= _LIST_AGAIN:
-            self._expect_time(destfolderid)
+            self._expect_time()
             with self._alone(destfolderid, self._again):
                 if self._clock.steady() - self._listed[destfolderid].at >= _LIST_AGAIN:
                     self._list(destfolderid)
@@ -310,7 +303,6 @@ class FolderListing:
             self._remember(destfolderid, batch, listed)
         listings.not_there(listed.missed)
         self._listed[destfolderid] = listed
-        self._needed.discard(destfolderid)
         if listings.asks(destfolderid) == asks:
             # Otherwise another listing was requested during this one.
             listings.made(destfolderid)

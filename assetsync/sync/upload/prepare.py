@@ -54,7 +54,7 @@ class Preparer:
 
     def is_listed(self, destfolderid: str) -> bool:
         """Return whether a file for the folder can probably be prepared without a listing."""
-        return self._folder_listing.is_enough(destfolderid)
+        return self._folder_listing.is_listed(destfolderid)
 
     def hurried(self) -> AbstractContextManager[None]:
         """Let no preparation in this thread inside the block ask the service: it raises ListingNeeded instead."""

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from assetsync.errors import OutOfResources
 from assetsync.ledger.rows import FileRow
+from assetsync.sync.upload.folder_listing import ListingNeeded
 from assetsync.sync.upload.gather import Ready
 from assetsync.sync.upload.queue import Step
 from assetsync.sync.upload.threads import Blocking, InPlace, Threads
@@ -33,6 +34,9 @@ _YIELD = 0.0005
 """Seconds after which another thread that computes lets the event loop run; Python's default is ten times as long."""
 
 _BATCH_SECONDS = 0.05
+_LONG = 0.1
+"""Seconds for a batch, from which on the event loop was kept for too long."""
+
 _QUICKLY = 0.001
 """Seconds for a file, on average, up to which the event loop prepares files."""
 
@@ -129,15 +133,30 @@ class Uploader:
         return max(self.workers, _AHEAD) if self.workers == self._configured else self.workers
 
     def is_quick(self) -> bool:
-        """Return whether the event loop may wait for `prepare_some`."""
+        """Return whether the event loop may wait for the next file of `prepare_some`."""
         return self._clock.steady() >= self._in_thread_until and not self.uploads.selection.counts_next
 
-    def prepare_some(self, count: int) -> tuple[list[_Item], Step]:
-        """Take up to `count` files and prepare the small ones; return WORKED if there may be more."""
+    def prepare_quickly(self, count: int) -> tuple[list[_Item], Step]:
+        """Do what `prepare_some` does, in the event loop."""
+        began = self._clock.steady()
+        with self.uploads.preparer.hurried():
+            found = self.prepare_some(count, hurried=True)
+        ended = self._clock.steady()
+        if ended - began > _LONG:
+            # One file took long, or a look for due files among many that are held.
+            self._in_thread_until = max(self._in_thread_until, ended + _UNTIL_TRIED)
+        return found
+
+    def prepare_some(self, count: int, *, hurried: bool = False) -> tuple[list[_Item], Step]:
+        """Take up to `count` files and prepare the small ones; return WORKED if there may be more.
+
+        If it is `hurried`, end where the next file may take long.
+        """
         items: list[_Item] = []
         began = now = self._clock.steady()
         try:
-            while len(items) < count and now - began < _BATCH_SECONDS:
+            # The count of the waiting files, or the slow disk, may come in the middle.
+            while len(items) < count and now - began < _BATCH_SECONDS and (not hurried or self.is_quick()):
                 changes = self.uploads.selection.changes
                 row = self.uploads.selection.take()
                 if isinstance(row, Step):
@@ -145,7 +164,12 @@ class Uploader:
                 if not self._is_quick(row, now):
                     items.append(_Item(row, None, now, changes))
                     continue
-                ready = self.uploads.prepare(row)
+                try:
+                    ready = self.uploads.prepare(row)
+                except ListingNeeded:
+                    # A worker may wait for the listing.
+                    items.append(_Item(row, None, now, changes))
+                    continue
                 took, now = self._clock.steady() - now, self._clock.steady()
                 self._note_seconds(took, now)
                 if ready is not None:
@@ -237,8 +261,7 @@ class _Run:
                 self._has_taken = False
                 all_idle = len(self._idle) == workers
                 if self._uploader.is_quick():
-                    with self._uploads.preparer.hurried():
-                        items, step = self._uploader.prepare_some(missing)
+                    items, step = self._uploader.prepare_quickly(missing)
                 else:
                     items, step = await self._blocking.run(partial(self._uploader.prepare_some, missing))
                 for item in items:

@@ -48,8 +48,11 @@ class UploadContext:
     in_flight: int = 0
 
     def prepare(self, row: FileRow) -> Ready | None:
-        """Return a taken file ready to be sent; or give it back and return None. May block for long."""
-        ready = None
+        """Return a taken file ready to be sent; or give it back and return None. May block for long.
+
+        Raise ListingNeeded, and keep the file taken, only if the preparer is `hurried`.
+        """
+        ready, is_kept = None, False
         try:
             ready = self.preparer.prepare(row)
             if ready is None:
@@ -66,10 +69,10 @@ class UploadContext:
             # Other files of the folder have to wait, too.
             self.selection.forget()
         except ListingNeeded:
-            # The file is taken again, by a worker that may wait for the listing.
-            pass
+            is_kept = True
+            raise
         finally:
-            if ready is None:
+            if ready is None and not is_kept:
                 self.selection.leave()
                 self.selection.release(row)
         return ready

@@ -106,7 +106,7 @@ def test_facts_are_asked_for_by_cost():
     [
         ({"mapping": None}, 60, "its mapping has changed"),
         ({"mapping": Mapping(b"photos", "F2")}, 60, "its mapping has changed"),
-        ({"listing": Listing(is_running=True)}, 60, "waits until its folder"),
+        ({"listing": Listing(is_running=True)}, 5, "waits until its folder"),
         ({"listing": Listing("A1", JUST_NOW)}, 60, "the service still works on A1"),
         ({"kind": KindShown(b"photos/b.jpg")}, 2, "waits for the answer to photos/b.jpg, which shows the kind"),
         ({"disk": Absent.FOLDER}, 60, "nor is anything else in its mapped folder"),

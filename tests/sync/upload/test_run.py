@@ -527,6 +527,27 @@ def test_slow_disk_is_read_in_a_thread(world, prepared_in, monkeypatch):
     assert (0 < in_the_loop < 50, set(prepared_in[100:])) == (True, {"upload-1"})
 
 
+def test_long_look_for_due_files_is_not_repeated_in_the_event_loop(world, monkeypatch):
+    """It reads every file that is held: 0.2 s for 1,000,000 of them."""
+    looked_in = []
+    take = world.site.uploads.selection.take
+
+    def slowly():
+        taken = take()
+        if taken is Step.IDLE:
+            looked_in.append(threading.current_thread().name)
+            world.clock.advance(0.2)
+        return taken
+
+    monkeypatch.setattr(world.site.uploads.selection, "take", slowly)
+    monkeypatch.setattr(type(world.site.uploads.selection), "counts_next", False)
+    for number in range(8):
+        write(world, 1, folder=f"{number}/")
+        assert run(world) is Step.IDLE
+    assert len(looked_in) >= 8
+    assert looked_in.count(threading.current_thread().name) == 1
+
+
 def test_waiting_files_are_counted_in_a_thread(world, monkeypatch):
     """The count reads every waiting file: half a second for some 100,000 of them."""
     counted_in = []
@@ -542,6 +563,68 @@ def test_waiting_files_are_counted_in_a_thread(world, monkeypatch):
     run(world)
     assert counted_in
     assert all(name.startswith("upload-") for name in counted_in)
+
+
+def test_count_that_is_due_within_a_batch_runs_in_a_thread(world, monkeypatch):
+    """The files of the last count are used up while the event loop prepares files."""
+    monkeypatch.setattr("assetsync.sync.upload.queue._COUNTED", 40)
+    counted_in = []
+    fewest = world.ledger.queue_folders.fewest
+
+    def noted(*args):
+        counted_in.append(threading.current_thread().name)
+        return fewest(*args)
+
+    monkeypatch.setattr(world.ledger.queue_folders, "fewest", noted)
+    write(world, 300)
+    assert run(world) is Step.IDLE
+    assert len(counted_in) > 4
+    assert all(name.startswith("upload-") for name in counted_in)
+
+
+@pytest.fixture
+def unprocessed(make_world):
+    """A world with 40 unprocessed assets in a folder that was listed long ago, and files of their names among others.
+
+    The assets are processed by now: they are not these files.
+    """
+    world = make_world(upload={"workers": str(WORKERS)})
+    for number in range(40):
+        world.service.put(b"film", f"30 film {number}").processed_at = world.clock.now() + 100
+    world.write("first")
+    world.scan()
+    run(world)
+    world.clock.advance(120)
+    for number in range(40):
+        world.write(f"30 film {number}")
+    return world
+
+
+def test_files_that_wait_for_a_listing_follow_soon(unprocessed):
+    write(unprocessed, 60)
+    unprocessed.service.during_search = lambda _request: time.sleep(0.1)
+    run(unprocessed)
+    unprocessed.clock.advance(5)
+    run(unprocessed)
+    assert len(unprocessed.posted()) == 101
+
+
+def test_other_files_of_a_folder_that_is_listed_again_are_prepared_in_the_event_loop(unprocessed, monkeypatch):
+    write(unprocessed, 100)
+    prepare = unprocessed.site.preparer.prepare
+    prepared_in = {}
+
+    def noted(row):
+        prepared_in[row.path] = threading.current_thread().name
+        return prepare(row)
+
+    monkeypatch.setattr(unprocessed.site.preparer, "prepare", noted)
+    unprocessed.service.during_search = lambda _request: wait_until(lambda: len(unprocessed.posted()) > 90)
+    running = Running(unprocessed)
+    assert running.join() is Step.IDLE
+    others = [name for path, name in prepared_in.items() if b"film" not in path]
+    # A thread prepares the first ones, because it counts the waiting files.
+    assert sum(name.startswith("upload-") for name in others) < 40
 
 
 def test_listing_for_a_prepared_file_runs_in_a_thread(make_world):
