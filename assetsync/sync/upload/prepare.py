@@ -12,7 +12,7 @@ from assetsync.core.backoff import WELL_WITHIN
 from assetsync.core.kinds import guess_kind
 from assetsync.core.mapping import Mappings
 from assetsync.core.names import printable
-from assetsync.errors import ReadStopped, SidecarError
+from assetsync.errors import ReadStopped, RootMissing, SidecarError
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.versions import NewVersion
 from assetsync.model import Mapping
@@ -75,8 +75,8 @@ class Preparer:
             if isinstance(decision, Send):
                 return gathering.ready()
             self._act(facts, decision)
-        except ReadStopped:
-            # The program stops: nothing is decided.
+        except (ReadStopped, RootMissing):
+            # The program stops, or the root was lost since the file was read: nothing is decided.
             decision = None
         finally:
             if not isinstance(decision, Send):

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from assetsync.core.outcome import Reply
-from assetsync.errors import LedgerDamaged, LedgerError
+from assetsync.errors import LedgerDamaged, LedgerError, RootMissing
 from assetsync.model import State, UploadRequest
 from assetsync.sync.upload.queue import Step
 from assetsync.sync.upload.results import FOLDER_HOLD
@@ -389,6 +389,24 @@ def test_hand_filled_folder_is_adopted_unsent(world, gives_md5):
         # Without a digest nothing proves that it is the same: a name and a size are no reason not to send a file.
         assert len(world.service.posts) == 1
     assert world.row("a").state is VERIFIED
+
+
+def test_root_lost_during_an_adoption_costs_nothing(world, monkeypatch):
+    """The file was read and an equal asset found; then the root was gone for a moment."""
+    theirs = world.service.put(b"content", "a")
+    world.write("a", b"content")
+    world.scan()
+    metadata_of, lost = world.site.sidecars.metadata_of, []
+
+    def lose_the_root(path, mapping, kind=None, **rest):
+        if kind is not None and not lost:
+            lost.append(path)
+            raise RootMissing("the root is not there at the moment")
+        return metadata_of(path, mapping, kind, **rest)
+
+    monkeypatch.setattr(world.site.sidecars, "metadata_of", lose_the_root)
+    world.send()
+    assert (lost, world.row("a").assetid, world.service.posts) == ([b"a"], theirs.id, [])
 
 
 def test_asset_serves_one_of_two_equal_files(world):
