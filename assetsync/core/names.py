@@ -6,6 +6,7 @@ Pure. How a name is framed in a request (`"` as `%22`) is left to `service.multi
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from functools import lru_cache
 
 from assetsync.text import decoded, printable, relative_text
@@ -78,6 +79,21 @@ def is_shown_as(sent: str, shown: str) -> bool:
     `may_be` accepts any text in place of such characters, and so matches every name that this function matches.
     """
     return is_exactly(sent, shown) or _plain(shown) in _plain_forms(sent)
+
+
+class ShownNames:
+    """Names that were sent: `name in shown_names` tells whether a name is shown for one of them (`is_shown_as`).
+
+    One question takes as long for many names as for one.
+    """
+
+    def __init__(self, sent: Iterable[str]) -> None:
+        names = set(sent)
+        self._exact = {name.casefold() for name in names}
+        self._plain: set[str] = set().union(*map(_plain_forms, names))
+
+    def __contains__(self, shown: str) -> bool:
+        return shown.casefold() in self._exact or _plain(shown) in self._plain
 
 
 def shown_patterns(sent: str) -> frozenset[str]:

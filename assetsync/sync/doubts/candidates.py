@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from assetsync.core.doubt import Candidate, Doubt, is_damaged, is_equal, is_undecided
-from assetsync.core.names import is_exactly, is_others, is_shown_as, may_be, printable
+from assetsync.core.names import ShownNames, is_exactly, is_others, is_shown_as, may_be, printable
 from assetsync.errors import BadAnswer, TreeError
 from assetsync.ledger.doubts import COMES_LATE, CompetingAttempt, MayHaveStored, OpenDoubt
 from assetsync.ledger.rows import AttemptRow
@@ -56,7 +56,7 @@ def is_unsure(competing_attempts: Iterable[CompetingAttempt], asset: Asset, seen
     )
 
 
-def is_renamed(competing_attempts: Iterable[CompetingAttempt], asset: Asset, attempt: AttemptRow) -> bool:
+def is_renamed(names_of_others: ShownNames, asset: Asset, attempt: AttemptRow) -> bool:
     """Return whether an asset under another name may be this upload, renamed by the service.
 
     An asset with an MD5 is never such an asset, because its MD5 decides. Nor is an asset under the name of another open
@@ -64,7 +64,7 @@ def is_renamed(competing_attempts: Iterable[CompetingAttempt], asset: Asset, att
     """
     if asset.md5 is not None or asset.folder_id not in (attempt.destfolderid, ""):
         return False
-    return not any(not rival.waived and is_shown_as(rival.sent_name, asset.filename) for rival in competing_attempts)
+    return asset.filename not in names_of_others
 
 
 def _may_have_begun(
@@ -248,6 +248,8 @@ class Candidates:
         explained = self._sightings.damaged(ids)
         seen = self._sightings.first_seen(ids)
         competing_attempts = self._doubts.competing_attempts(attempt)
+        # There may be hundreds of open uploads and as many assets under other names, for each of hundreds of doubts.
+        names_of_others = ShownNames(r.sent_name for r in competing_attempts if one.renames and not r.waived)
         candidates = []
         for assetid, asset in sorted(one.assets.items()):
             seen_to, since = seen.get(assetid, (newest, None))
@@ -259,7 +261,7 @@ class Candidates:
                 before=seen_to < attempt.id or assetid in explained,
                 named=is_named,
                 unsure=is_named and asset.processed and is_unsure(competing_attempts, asset, seen_to, attempt),
-                renamed=one.renames and not is_named and is_renamed(competing_attempts, asset, attempt),
+                renamed=one.renames and not is_named and is_renamed(names_of_others, asset, attempt),
                 prefix=one.prefixes.get(asset.size or 0),
                 since=since,
             )

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from assetsync.core import names
 from assetsync.errors import BadAnswer
 from assetsync.sync.doubts.candidates import Candidates
 from tests.sync.conftest import lose
@@ -112,3 +113,25 @@ def test_question_waits_until_rivals_are_manual(make_world):
     candidates.keep([one], [shown(world, "F1", name="b.jpg")], "F1")
     (sight,) = candidates.of(one, doubts.newest_attempt())
     assert (sight.contested, sight.asked) == (True, False)
+
+
+def test_names_of_many_doubts_are_compared_fast(make_world, monkeypatch):
+    """The service has stored uploads that it answered with an error, and processes none of them for a while."""
+    many = 16
+    world = make_world(upload={"workers": "4"})
+    world.service.processing = 1e9
+    world.service.script.extend(["lost_after"] * many)
+    for number in range(many):
+        world.write(f"{number:02}", f"{number}".encode())
+    world.scan()
+    while len(world.service.posts) < many:
+        world.site.uploader.run(lambda: True)
+        world.site.check_health()
+        world.clock.advance(1)
+    compared = []
+    plain = names._plain
+    monkeypatch.setattr(names, "_plain", lambda name: compared.append(name) or plain(name))
+    world.clock.advance(10)
+    world.site.resolver.step()
+    # Once for each doubt and each asset, not for each rival of these, too.
+    assert 0 < len(compared) <= 2 * many**2
