@@ -290,7 +290,7 @@ def build(
         doubt_limit=doubt_limit,
         upload_queue=upload_queue,
         uploads=uploads,
-        uploader=Uploader(uploads, workers=workers, may_hang=bool(network_mounts(bytes(config.root)))),
+        uploader=Uploader(uploads, workers=workers, may_hang=lambda: bool(network_mounts(bytes(config.root)))),
         health_check=health_check,
         resolver=Resolver(
             context,

@@ -68,8 +68,11 @@ class _Item(NamedTuple):
 class Uploader:
     """The uploads of a site: `run` uses all workers, `step` uploads one file in the calling thread."""
 
-    def __init__(self, uploads: UploadContext, *, workers: int, may_hang: bool = False) -> None:
-        """`may_hang`: a part of the tree is on a network file system, where reading a file may take for ever."""
+    def __init__(self, uploads: UploadContext, *, workers: int, may_hang: Callable[[], bool] = lambda: False) -> None:
+        """`may_hang` tells whether a part of the tree is on a network file system: reading there may take for ever.
+
+        It may raise OSError. It is asked now and then, because a file system may be mounted below the root later.
+        """
         self.uploads = uploads
         self.workers = workers
         """Workers of the next run: half as many after each run that lacked descriptors or memory, then twice as many
@@ -79,7 +82,9 @@ class Uploader:
         """Whether `run` uses no threads and no connections of the event loop, so that a simulation can repeat it."""
         self._clock = uploads.context.clock
         # Until these times (steady seconds) the event loop prepares no files, and each worker prepares its own.
-        self._in_thread_until = float("inf") if may_hang else 0.0
+        self._in_thread_until = 0.0
+        self._may_hang = may_hang
+        self._ask_again_at = 0.0
         self._side_by_side_until = 0.0
         self._seconds_per_file = 0.0
 
@@ -134,7 +139,16 @@ class Uploader:
 
     def is_quick(self) -> bool:
         """Return whether the event loop may wait for the next file of `prepare_some`."""
-        return self._clock.steady() >= self._in_thread_until and not self.uploads.selection.counts_next
+        now = self._clock.steady()
+        if now < self._in_thread_until:
+            return False
+        if now >= self._ask_again_at:
+            self._ask_again_at = now + _UNTIL_TRIED
+            try:
+                self._in_thread_until = float("inf") if self._may_hang() else 0.0
+            except OSError:
+                self._in_thread_until = self._ask_again_at
+        return now >= self._in_thread_until and not self.uploads.selection.counts_next
 
     def prepare_quickly(self, count: int) -> tuple[list[_Item], Step]:
         """Do what `prepare_some` does, in the event loop."""

@@ -4,15 +4,16 @@ Covers `sync/upload/threads.py` and `sync/upload/worker.py`.
 """
 
 import asyncio
+import errno
 import os
 import sqlite3
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, nullcontext
 
 import pytest
 
-from assetsync.errors import LedgerError
+from assetsync.errors import LedgerError, OutOfResources
 from assetsync.model import State
 from assetsync.sync.upload.queue import Step
 from assetsync.sync.upload.uploader import Uploader
@@ -504,11 +505,59 @@ def test_event_loop_prepares_small_files(world, prepared_in):
     assert set(prepared_in[100:]) == {threading.current_thread().name}
 
 
-def test_file_system_that_may_hang_is_read_in_threads(world, prepared_in):
-    write(world, 8)
-    world.site.uploader = Uploader(world.site.uploads, workers=WORKERS, may_hang=True)
+@pytest.mark.parametrize(
+    "error", [OutOfResources("no descriptor"), LedgerError("the disk is full"), OSError(errno.EIO, "no answer")]
+)
+def test_error_in_the_event_loop_leaves_nothing_taken(world, monkeypatch, error):
+    write(world, 80)
+    find = world.site.preparer.dedupe.find
+    raised = []
+
+    def failing(row, md5):
+        if threading.current_thread() is threading.main_thread() and not raised:
+            raised.append(row)
+            raise error
+        return find(row, md5)
+
+    monkeypatch.setattr(world.site.preparer.dedupe, "find", failing)
+    with nullcontext() if isinstance(error, OutOfResources) else pytest.raises(type(error)):
+        run(world)
+    assert raised
+    assert not world.site.upload_queue.has_leased
+    assert world.site.circuit_breaker._inside == 0
+    world.clock.advance(10)
+    world.site.check_health()
+    while len(world.posted()) < 81:
+        run(world)
+        world.clock.advance(10)
+    assert len(set(world.posted())) == 81
+
+
+def unknown_mounts() -> bool:
+    raise OSError(errno.EMFILE, "too many open files")
+
+
+@pytest.mark.parametrize("may_hang", [lambda: True, unknown_mounts])
+def test_file_system_that_may_hang_is_read_in_threads(world, prepared_in, may_hang):
+    write(world, 60)
+    world.site.uploader = Uploader(world.site.uploads, workers=WORKERS, may_hang=may_hang)
     run(world)
-    assert len(prepared_in) == 8
+    assert len(prepared_in) == 60
+    assert all(name.startswith("upload-") for name in prepared_in)
+
+
+def test_file_system_that_is_mounted_later_is_read_in_threads(world, prepared_in):
+    mounted = []
+    write(world, 60)
+    world.site.uploader = Uploader(world.site.uploads, workers=WORKERS, may_hang=lambda: bool(mounted))
+    run(world)
+    assert threading.current_thread().name in prepared_in
+    mounted.append("nfs")
+    prepared_in.clear()
+    world.clock.advance(30)
+    write(world, 60, folder="new/")
+    run(world)
+    assert len(prepared_in) == 60
     assert all(name.startswith("upload-") for name in prepared_in)
 
 
