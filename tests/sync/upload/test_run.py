@@ -561,6 +561,23 @@ def test_file_system_that_is_mounted_later_is_read_in_threads(world, prepared_in
     assert all(name.startswith("upload-") for name in prepared_in)
 
 
+def test_run_in_place_prepares_files_as_the_event_loop_does(world, monkeypatch):
+    """Otherwise the simulation would hardly try that way, because a count of the waiting files is due all the time."""
+    write(world, 60)
+    world.site.uploader.in_place = True
+    quickly = world.site.uploader.prepare_quickly
+    prepared = []
+
+    def noted(count):
+        items, step = quickly(count)
+        prepared.extend(items)
+        return items, step
+
+    monkeypatch.setattr(world.site.uploader, "prepare_quickly", noted)
+    assert run(world) is Step.IDLE
+    assert len(prepared) == 60
+
+
 def test_slow_disk_is_read_in_a_thread(world, prepared_in, monkeypatch):
     """Preparing takes longer than the event loop may wait for, and not so long that each worker prepares its own."""
     write(world, 200)
