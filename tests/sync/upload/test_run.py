@@ -21,7 +21,7 @@ from tests.world import FullDisk
 
 WORKERS = 4
 PATIENCE = 10
-SLOW_CALLBACK = 0.25
+SLOW_CALLBACK = 1.0
 """Seconds for which nothing may keep the event loop; the machine of a test may falter for a moment."""
 _OPEN = "SELECT sent_name FROM attempts WHERE closed_at IS NULL ORDER BY id"
 
@@ -619,12 +619,11 @@ def test_waiting_files_are_counted_in_a_thread(world, monkeypatch):
     counted_in = []
     fewest = world.ledger.queue_folders.fewest
 
-    def slowly(*args):
+    def noted(*args):
         counted_in.append(threading.current_thread().name)
-        time.sleep(2 * SLOW_CALLBACK)
         return fewest(*args)
 
-    monkeypatch.setattr(world.ledger.queue_folders, "fewest", slowly)
+    monkeypatch.setattr(world.ledger.queue_folders, "fewest", noted)
     write(world, 8)
     run(world)
     assert counted_in
@@ -703,7 +702,8 @@ def test_listing_for_a_prepared_file_runs_in_a_thread(make_world):
     world.clock.advance(120)
     world.write("15 film")
     write(world, 60)
-    world.service.during_search = lambda _request: time.sleep(2 * SLOW_CALLBACK)
+    pauses = iter([1.2 * SLOW_CALLBACK])
+    world.service.during_search = lambda _request: time.sleep(next(pauses, 0.0))
     searches = len(world.service.searches)
     run(world)
     assert len(world.service.searches) > searches
