@@ -38,6 +38,9 @@ _SLOWEST = 60.0
 _SLOW_PART = 16
 """A round is slow above this fraction of the grace (1/16); at 1/8, look-ups would leave nothing but gaps."""
 _LOOKED_UP_AGAIN = "they stay in doubt, and are looked up again after a pause that grows while this fails"
+_EVERYWHERE_PART = 1 / 6
+"""Part of the grace for which a round looks up doubts in all folders; the first such look-up is ended in any case."""
+
 _LEAST_PAUSE = 0.25
 _FIRST_PAUSE = 0.5
 _PAUSE_GROWTH = 4.0
@@ -67,6 +70,8 @@ class Resolver:
         # Attempts of the round for which a folder is listed; the other doubts of the folder join them.
         self._due: set[int] = set()
         self._sample: int | None = None
+        # The end of the look-ups of this round in all folders, in steady seconds; None before the first.
+        self._everywhere_until: float | None = None
         self._paces: dict[tuple[str, bool], Pace] = {}
         self._folder_backoff = FolderBackoff(health_check, grace=grace)
         self._checked_listing = CheckedListing(context)
@@ -87,7 +92,7 @@ class Resolver:
             self._begin()
             self._forget_decided()
             due = self._in_one_round(due, now)
-        self._round, self._sample = due, None
+        self._round, self._sample, self._everywhere_until = due, None, None
         folders = [(folder, list(group)) for folder, group in groupby(due, key=lambda d: d.attempt.destfolderid)]
         done, failed, before = 0, False, self._answers
         # Folders that failed come last.
@@ -293,7 +298,8 @@ class Resolver:
 
         Each doubt is searched for by name. Doubts with broad names (`is_broad`) share one search. The first failure
         ends the look-ups of this round. A failed search comes last in the next round, so that it does not hold up the
-        others.
+        others. The look-ups end after a part of the grace, too: what is left follows in the next rounds, so that the
+        look-ups of other doubts have no gap.
         """
         broad = [one for one in absent if is_broad(one.doubt.attempt.sent_name)]
         groups = [[one] for one in absent if one not in broad] + [broad] * bool(broad)
@@ -302,6 +308,11 @@ class Resolver:
         failed = {attempt: number for number, attempt in enumerate(self._unanswered)}
         groups.sort(key=lambda group: max(failed.get(one.doubt.attempt.id, -1) for one in group))
         for group in groups:
+            steady = self._clock.steady()
+            if self._everywhere_until is None:
+                self._everywhere_until = steady + self._grace * _EVERYWHERE_PART
+            elif steady >= self._everywhere_until:
+                return
             attempts = {one.doubt.attempt.id for one in group}
             try:
                 self._candidates.keep_wider(group, named(self._service, [one.doubt.attempt.sent_name for one in group]))

@@ -14,6 +14,7 @@ from assetsync.service.multipart import closing
 from assetsync.sync.doubts import candidates
 from assetsync.sync.requests.decisions import Resolve
 from tests.sync.conftest import chunked, die_sending, lose
+from tests.world import PROBE
 
 VERIFIED, BLOCKED, QUEUED, IN_DOUBT = State.VERIFIED, State.BLOCKED, State.QUEUED, State.IN_DOUBT
 GRACE = 20
@@ -45,6 +46,38 @@ def test_lost_upload_is_resent_after_grace(world, clock):
     world.live(60)
     assert world.row("a.jpg").state is VERIFIED
     assert (len(world.service.posts), len(world.service.assets)) == (2, 1)
+
+
+def test_look_ups_in_all_folders_take_a_part_of_a_round(make_world, clock):
+    """Each search in all folders takes a quarter of the time that a round may use for them."""
+    many = 8
+    world = make_world(folders=[{"path": f"{number}", "destfolderid": f"F{number}"} for number in range(many)])
+    for number in range(many):
+        lose(world, "lost_before", path=f"{number}/a{number}.jpg", content=f"{number}".encode())
+        world.site.circuit_breaker.health_check_answered()
+    assert set(world.states().values()) == {IN_DOUBT}
+    asked = []
+
+    def take_long(request) -> None:
+        if request.folderid is None and request.dbdirect and request.searchfor != PROBE:
+            asked.append(clock.steady())
+            clock.advance(GRACE / 6 / 4)
+
+    world.service.during_search = take_long
+    step, rounds = world.site.resolver.step, []
+
+    def noted() -> int:
+        before = len(asked)
+        answers = step()
+        rounds.append(len(asked) - before)
+        return answers
+
+    world.site.resolver.step = noted
+    world.live(6 * GRACE)
+    # Each doubt takes two searches, and a round may use the time of four.
+    assert 2 < max(rounds) <= 6
+    assert len(world.service.posts) == 2 * many
+    assert set(world.states().values()) == {VERIFIED}
 
 
 def test_late_arrival_is_found_within_grace(world):
