@@ -82,9 +82,9 @@ def is_shown_as(sent: str, shown: str) -> bool:
 
 
 class ShownNames:
-    """Names that were sent: `name in shown_names` tells whether a name is shown for one of them (`is_shown_as`).
+    """Names that were sent: `name in shown_names` is True if a name is shown for one of them (`is_shown_as`).
 
-    One question takes as long for many names as for one.
+    It takes as long for many names as for one.
     """
 
     def __init__(self, sent: Iterable[str]) -> None:

@@ -69,9 +69,9 @@ class Uploader:
     """The uploads of a site: `run` uses all workers, `step` uploads one file in the calling thread."""
 
     def __init__(self, uploads: UploadContext, *, workers: int, may_hang: Callable[[], bool] = lambda: False) -> None:
-        """`may_hang` tells whether a part of the tree is on a network file system: reading there may take for ever.
+        """`may_hang` returns whether a part of the tree is on a network file system, where reading may take for ever.
 
-        It may raise OSError. It is asked now and then, because a file system may be mounted below the root later.
+        It may raise OSError. It is called now and then, because a file system may be mounted below the root later.
         """
         self.uploads = uploads
         self.workers = workers
@@ -81,10 +81,10 @@ class Uploader:
         self.in_place = False
         """Whether `run` uses no threads and no connections of the event loop, so that a simulation can repeat it."""
         self._clock = uploads.context.clock
-        # Until these times (steady seconds) the event loop prepares no files, and each worker prepares its own.
-        self._in_thread_until = 0.0
         self._may_hang = may_hang
         self._ask_again_at = 0.0
+        # Until these times (steady seconds) the event loop prepares no files, and each worker prepares its own.
+        self._in_thread_until = 0.0
         self._side_by_side_until = 0.0
         self._seconds_per_file = 0.0
 
@@ -148,7 +148,7 @@ class Uploader:
                 self._in_thread_until = float("inf") if self._may_hang() else 0.0
             except OSError:
                 self._in_thread_until = self._ask_again_at
-        # Without threads the count runs in place in any case; and in simulated time it takes none, so is due each time.
+        # A simulated count takes no time, so that another is always due.
         return now >= self._in_thread_until and (self.in_place or not self.uploads.selection.counts_next)
 
     def prepare_quickly(self, count: int) -> tuple[list[_Item], Step]:
