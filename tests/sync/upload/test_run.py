@@ -614,33 +614,31 @@ def test_long_look_for_due_files_is_not_repeated_in_the_event_loop(world, monkey
     assert looked_in.count(threading.current_thread().name) == 1
 
 
-def test_waiting_files_are_counted_in_a_thread(world, monkeypatch):
-    """The count reads every waiting file: half a second for some 100,000 of them."""
-    counted_in = []
+@pytest.fixture
+def counted_in(world, monkeypatch):
+    """The names of the threads that count the waiting files, one for each count."""
+    names = []
     fewest = world.ledger.queue_folders.fewest
 
     def noted(*args):
-        counted_in.append(threading.current_thread().name)
+        names.append(threading.current_thread().name)
         return fewest(*args)
 
     monkeypatch.setattr(world.ledger.queue_folders, "fewest", noted)
+    return names
+
+
+def test_waiting_files_are_counted_in_a_thread(world, counted_in):
+    """The count reads every waiting file: half a second for some 100,000 of them."""
     write(world, 8)
     run(world)
     assert counted_in
     assert all(name.startswith("upload-") for name in counted_in)
 
 
-def test_count_that_is_due_within_a_batch_runs_in_a_thread(world, monkeypatch):
+def test_count_that_is_due_within_a_batch_runs_in_a_thread(world, counted_in, monkeypatch):
     """The files of the last count are used up while the event loop prepares files."""
     monkeypatch.setattr("assetsync.sync.upload.queue._COUNTED", 40)
-    counted_in = []
-    fewest = world.ledger.queue_folders.fewest
-
-    def noted(*args):
-        counted_in.append(threading.current_thread().name)
-        return fewest(*args)
-
-    monkeypatch.setattr(world.ledger.queue_folders, "fewest", noted)
     write(world, 300)
     assert run(world) is Step.IDLE
     assert len(counted_in) > 4
