@@ -58,23 +58,20 @@ class Grace:
     rounds: int = 0
     round_at: float = 0.0
 
-    def answered(
-        self, started: float, ended: float, boot: str, grace: float, *, gap: float | None = None, slow: float = 0.0
-    ) -> "Grace":
+    def answered(self, started: float, ended: float, boot: str, gap: float, *, slow: float = 0.0) -> "Grace":
         """Return the grace after another answered look-up; too long a gap, or another boot, starts the span again.
 
-        `gap` is in seconds; the default is half the grace. The span opens at the end of its first look-up and reaches
-        to the start of its last: changes in the service while an answer is in transit do not count as seen. The gap
-        reaches to the end of the new look-up: a look-up that waits while the service hangs must not bridge the hang.
+        `gap` is the longest gap in seconds. The span opens at the end of its first look-up and reaches to the start of
+        its last: changes in the service while an answer is in transit do not count as seen. The gap reaches to the end
+        of the new look-up: a look-up that waits while the service hangs must not bridge the hang.
 
         `slow` is the usual duration in seconds of a round of look-ups over all folders in question. Slow rounds alone
         would make every gap too long. Therefore a slow round allows longer gaps and makes the grace longer too.
         """
         length = ended - self.last
-        most = grace / 2 if gap is None else gap
-        if self.boot != boot or started < self.last or length > most + SLOW_GAP * slow:
+        if self.boot != boot or started < self.last or length > gap + SLOW_GAP * slow:
             return Grace(boot, ended, ended, rounds=self.rounds, round_at=self.round_at if self.boot == boot else 0.0)
-        return replace(self, last=max(self.last, started), slow=max(self.slow, slow) if length > most else self.slow)
+        return replace(self, last=max(self.last, started), slow=max(self.slow, slow) if length > gap else self.slow)
 
     def after_round(self, started: float, ended: float) -> "Grace":
         """Return the grace after a completely answered round later than STORED_BY_NOW; it counts if it is apart."""
@@ -238,4 +235,4 @@ class Watch:
         return span, self.before.newest if span.first == self.before.watched.first else self.newest
 
     def _extended(self, span: Grace) -> Grace:
-        return span.answered(*self.span, self.boot, self.grace, gap=self.gap, slow=self.slow)
+        return span.answered(*self.span, self.boot, self.gap, slow=self.slow)

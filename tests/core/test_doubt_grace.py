@@ -19,9 +19,9 @@ def test_rounds_count_a_minute_apart():
 
 
 def test_rounds_outlast_gaps_and_boots():
-    gap = Grace("a", 0, 10, 2, 3, 9).answered(5000, 5001, "a", SECONDS)
+    gap = Grace("a", 0, 10, 2, 3, 9).answered(5000, 5001, "a", SECONDS / 2)
     assert gap == Grace("a", 5001, 5001, 0, 3, 9)
-    boot = gap.answered(59, 60, "b", SECONDS)
+    boot = gap.answered(59, 60, "b", SECONDS / 2)
     assert boot == Grace("b", 60, 60, 0, 3, 0)
     # The last round was before this boot, and its clock is at 59 seconds.
     assert boot.after_round(59, 60).rounds == 3
@@ -47,7 +47,7 @@ Looks = list[tuple[float, float, str]]
 def test_grace_counts(rule: str, looks: Looks, expected: Grace):
     grace = Grace()
     for started, ended, boot in looks:
-        grace = grace.answered(started, ended, boot, SECONDS)
+        grace = grace.answered(started, ended, boot, SECONDS / 2)
     assert grace == expected, rule
 
 
@@ -68,7 +68,7 @@ def test_where_look_ups_are_slow(
     rule: str, before: Grace, look: tuple[float, float, str], slow: float, expected: Grace
 ):
     started, ended, boot = look
-    assert before.answered(started, ended, boot, SECONDS, slow=slow) == expected, rule
+    assert before.answered(started, ended, boot, SECONDS / 2, slow=slow) == expected, rule
 
 
 LOOKED = Looked(Grace("a", 1000, 1030), Grace("a", 1000, 1030), newest=5, since=1000, boot="a")

@@ -201,7 +201,7 @@ def counted(s: Scenario, a: Attempt, look: Look, slow: int) -> Grace:
             return Grace(now, before.first, max(before.last, started))
         case _:
             pass
-    return before.answered(started, ended, now, float(GRACE), slow=slow)
+    return before.answered(started, ended, now, GRACE / 2, slow=slow)
 
 
 def with_rounds(s: Scenario, a: Attempt, grace: Grace, look: Look) -> tuple[Attempt, Grace]:

@@ -62,8 +62,8 @@ def a_gap_is_bridged(patch: Patch) -> None:
     """Let a grace run on through a time in which nothing was answered."""
     answered = Grace.answered
 
-    def bridging(self, started, ended, boot, grace, *, gap=None, **said):
-        return answered(self, started, ended, boot, grace, gap=1e9, **said)
+    def bridging(self, started, ended, boot, _gap, **said):
+        return answered(self, started, ended, boot, 1e9, **said)
 
     patch.setattr(Grace, "answered", bridging)
 
@@ -77,13 +77,13 @@ def a_restart_keeps_the_grace(patch: Patch) -> None:
     """Compare steady times of different boots."""
     answered = Grace.answered
 
-    def across(self, started, ended, boot, grace, **said):
+    def across(self, started, ended, boot, gap, **said):
         kept = (
             replace(self, boot=boot, first=min(self.first, ended), last=min(self.last, started)) if self.boot else self
         )
         if self.boot and self.boot != boot:
-            kept = replace(kept, first=ended - grace, last=started)
-        return answered(kept, started, ended, boot, grace, **said)
+            kept = replace(kept, first=ended - 2 * gap, last=started)
+        return answered(kept, started, ended, boot, gap, **said)
 
     patch.setattr(Grace, "answered", across)
 

@@ -376,7 +376,7 @@ class Verifier:
         kept = Grace(row.unseen_boot or "", row.unseen_first or 0.0, row.unseen_last or 0.0)
         # Allow gaps of several scheduled pauses: nothing is sent again for this, so that a gap does no harm.
         gap = max(UNSEEN_PATIENCE / 2, 3 * self._longest)
-        grace = kept.answered(steady, steady, self._clock.boot(), UNSEEN_PATIENCE, gap=gap)
+        grace = kept.answered(steady, steady, self._clock.boot(), gap)
         if grace.over(UNSEEN_PATIENCE):
             return self._judge_elsewhere(row, now, needs_index=needs_index)
         return row, None, {
