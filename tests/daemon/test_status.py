@@ -130,8 +130,13 @@ def test_taken_port_is_logged_and_tolerated(make):
 
 
 def test_automatic_port_is_kept(make):
-    """Another program has the port at the second start, so that a new one is taken and kept."""
-    running = make(status="{listen: auto}").start()
+    """Another program has the port at the second start, so that a new one is taken and kept.
+
+    The address is one that no other test listens on: the daemons of tests that run beside this one count up the same
+    ports, and take a port that becomes free.
+    """
+    host = "127.0.0.2"
+    running = make(status=f'{{listen: "{host}:0"}}').start()
 
     def address():
         page = json.loads(status(running, "--json"))["page"]
@@ -142,7 +147,7 @@ def test_automatic_port_is_kept(make):
     assert get(first, "healthz") == "ok\n"
     assert f"page: {first}" in status(running)
     assert (running.stop(), address()) == (0, None)
-    with socket.create_server(("127.0.0.1", int(first.rpartition(":")[2].strip("/")))):
+    with socket.create_server((host, int(first.rpartition(":")[2].strip("/")))):
         running.start()
         running.until(address)
         second = address()
