@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 
 from assetsync.core.backoff import LONGEST
 from assetsync.core.read_back import LOOK_AGAIN, NEVER_PROCESSED
-from assetsync.core.states import Event
+from assetsync.core.states import Event, Facts
 from assetsync.ledger.file.database import Database
 from assetsync.ledger.rows import (
     MISSING,
     FileRow,
+    Usual,
     apply,
     close_attempts,
     current_row,
@@ -23,6 +24,7 @@ from assetsync.ledger.rows import (
     move,
     reopen,
 )
+from assetsync.model import State
 
 Change = tuple[FileRow, Event | None, dict[str, Any]]
 """The result of reading back a row: the row as it was read, the event, if any, and the columns to write."""
@@ -31,6 +33,16 @@ INDEX_STOPPED = "index_stopped"
 """The fact that explains to the operator why searchIndex is no longer called."""
 
 _LOOKED_AT = 100
+# ?1 is the version, ?2 its asset as it was read, and the others are the values of these columns.
+_CONFIRM = Usual(
+    State.STORED, Event.CONFIRMED, Facts(has_id=True),
+    {"seen_at": "?3", "findable_at": "?4", "verified_at": "?5", "detail": "NULL"},
+    "assetid = ?2 AND reason IS NULL AND unseen_boot IS NULL"
+    " AND NOT EXISTS (SELECT 1 FROM attempts WHERE file_id = ?1 AND closed_at IS NULL)",
+)  # fmt: skip
+_CONFIRMED = {"seen_at", "findable_at", "verified_at", "detail", "reason", "unseen_boot"}
+"""The columns that reading back a new upload changes; with others, a row is not the usual one."""
+
 _SAMPLE = "path, (SELECT sent_name FROM attempts a WHERE a.file_id = f.id ORDER BY a.id DESC LIMIT 1), assetid"
 
 
@@ -85,6 +97,8 @@ class Assets:
 
         def work(conn: sqlite3.Connection) -> None:
             for row, event, changes in events:
+                if event is Event.CONFIRMED and _confirm_usual(conn, row, changes):
+                    continue
                 found = current_row(conn, row.id, changes)
                 if found is None or not _is_as_read(found, row):
                     continue
@@ -103,6 +117,14 @@ class Assets:
 
         if events:
             self._store.write(work)
+
+
+def _confirm_usual(conn: sqlite3.Connection, row: FileRow, changes: dict[str, Any]) -> bool:
+    """Confirm a row as most are, with one statement; return False, changing nothing, if it is unusual."""
+    if row.state is not State.STORED or changes.keys() != _CONFIRMED:
+        return False
+    times = changes["seen_at"], changes["findable_at"], changes["verified_at"]
+    return _CONFIRM.try_apply(conn, row.id, row.assetid, *times)
 
 
 def _doubt(conn: sqlite3.Connection, row: FileRow, changes: dict[str, Any], now: float) -> None:

@@ -138,7 +138,13 @@ class Versions:
         `replaces`: the scan that found it is outdated, and the caller must look at the path again.
         """
         due = now if due_at is None else due_at
-        return self._store.write(lambda conn: [v for v in versions if not _enqueue(conn, v, now, due)])
+
+        def work(conn: sqlite3.Connection) -> list[NewVersion]:
+            asides = "SELECT EXISTS (SELECT 1 FROM counted WHERE wanted = 'unmapped' AND files > 0)"
+            may_revive = bool(conn.execute(asides).fetchone()[0])
+            return [each for each in versions if not _enqueue(conn, each, now, due, may_revive=may_revive)]
+
+        return self._store.write(work)
 
     def add_by_hand(self, version: NewVersion, now: float) -> int:
         """Add a file that `assetsync upload` is to send, by its absolute path; return the row's id.
@@ -159,7 +165,9 @@ class Versions:
                 sql = "UPDATE files SET size = ?, mtime_ns = ?, ctime_ns = ?, inode = ?, md5 = NULL WHERE id = ?"
                 conn.execute(sql, (*version.stat, row["id"]))
                 return int(row["id"])
-            return _insert(conn, version, Wanted.OUTSIDE, now, now)
+            inserted = _insert(conn, version, Wanted.OUTSIDE, now, now)
+            assert inserted is not None, "a file from outside is never the current row of its path"
+            return inserted
 
         return self._store.write(work)
 
@@ -324,45 +332,58 @@ def _spaced(last: int, count: int) -> list[int]:
     return [number * step + number * 2654435761 % step for number in range(last // step + 1)]
 
 
-def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: float) -> bool:
+def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: float, *, may_revive: bool) -> bool:
     """Queue one version; return False if its path has another current row by now."""
-    path, stat, destfolderid, _folded_name, replaces, block = version
-    if _current_id(conn, path) != replaces:
-        return False
-    if replaces is not None and block is None and not is_settled(stat, now, HOUR):
-        # A file that is blocked because it keeps changing stays blocked with its next version, so that it is not queued
-        # for a moment at each change.
-        sql = "SELECT reason, detail FROM files WHERE id = ? AND state = 'blocked' AND reason = ?"
-        block = conn.execute(sql, (replaces, KEEPS_CHANGING)).fetchone()
-        due_at = due_at if block is None else now + HOUR
-    if replaces is not None and not _forget_unsent(conn, replaces):
-        apply(conn, replaces, Event.REPLACED, now)
-    aside = conn.execute(
-        # The plus signs make SQLite use the index by path: the index by content would read all files of this size.
-        # 'unmapped' is not a parameter: with one, SQLite would recompile the statement for each file, to check whether
-        # the partial index applies.
-        "SELECT id FROM files WHERE path = ?1 AND wanted = 'unmapped' AND (+destfolderid = ?2 OR asset_folder = ?2)"
-        " AND +size = ?3 AND mtime_ns = ?4 AND ctime_ns = ?5 AND inode = ?6",
-        (path, destfolderid, *stat),
-    ).fetchone()
-    if aside is not None:
-        # Sidecar changes while the path was unmapped were not recorded: read the metadata again.
-        apply(conn, aside[0], Event.REVIVED, now, destfolderid=destfolderid, drift="unread")
+    path, stat, _destfolderid, _folded_name, replaces, block = version
+    if replaces is not None:
+        if _current_id(conn, path) != replaces:
+            return False
+        if block is None and not is_settled(stat, now, HOUR):
+            # A file that is blocked because it keeps changing stays blocked with its next version, so that it is not
+            # queued for a moment at each change.
+            sql = "SELECT reason, detail FROM files WHERE id = ? AND state = 'blocked' AND reason = ?"
+            block = conn.execute(sql, (replaces, KEEPS_CHANGING)).fetchone()
+            due_at = due_at if block is None else now + HOUR
+        if not _forget_unsent(conn, replaces):
+            apply(conn, replaces, Event.REPLACED, now)
+    if may_revive and _revive(conn, version, now):
         return True
     file_id = _insert(conn, version, Wanted.YES, now, due_at)
+    if file_id is None:
+        return False
     if block is not None:
         reason, detail = block
         apply(conn, file_id, Event.BLOCKED, now, reason=reason, detail=detail)
     return True
 
 
-def _insert(conn: sqlite3.Connection, version: NewVersion, wanted: Wanted, now: float, due_at: float) -> int:
-    cursor = conn.execute(
+def _revive(conn: sqlite3.Connection, version: NewVersion, now: float) -> bool:
+    """Make the row of an unchanged file that was put aside as unmapped current again; return False without one."""
+    path, stat, destfolderid, *_ = version
+    aside = conn.execute(
+        # The plus signs make SQLite use the index by path: the index by content would read all files of this size.
+        # 'unmapped' is not a parameter: with one, SQLite would recompile the statement for each file, to check whether
+        # the partial index applies.
+        "SELECT id FROM files WHERE path = ?1 AND wanted = 'unmapped' AND (+destfolderid = ?2 OR asset_folder = ?2)"
+        " AND +size = ?3 AND mtime_ns = ?4 AND ctime_ns = ?5 AND inode = ?6"
+        " AND NOT EXISTS (SELECT 1 FROM files WHERE path = ?1 AND wanted = 'yes')",
+        (path, destfolderid, *stat),
+    ).fetchone()
+    if aside is None:
+        return False
+    # Sidecar changes while the path was unmapped were not recorded: read the metadata again.
+    apply(conn, aside[0], Event.REVIVED, now, destfolderid=destfolderid, drift="unread")
+    return True
+
+
+def _insert(conn: sqlite3.Connection, version: NewVersion, wanted: Wanted, now: float, due_at: float) -> int | None:
+    """Insert a version and return its row's id; None, inserting nothing, if its path has a current row."""
+    inserted = conn.execute(
         "INSERT INTO files (path, size, mtime_ns, ctime_ns, inode, destfolderid, folded_name, state, wanted, queued_at,"
-        " due_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " due_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (path) WHERE wanted = 'yes' DO NOTHING",
         (version.path, *version.stat, version.destfolderid, version.folded_name, State.QUEUED, wanted, now, due_at),
     )
-    return int(cursor.lastrowid or 0)
+    return inserted.lastrowid if inserted.rowcount else None
 
 
 def _forget_unsent(conn: sqlite3.Connection, file_id: int) -> bool:

@@ -1,6 +1,9 @@
-"""Some files of many, by which a disk is known again."""
+"""What is queued of what the tree shows, and some files of many, by which a disk is known again."""
+
+import pytest
 
 from assetsync.core.states import Event
+from assetsync.ledger.versions import NewVersion
 
 from .conftest import NOW, traced
 
@@ -62,3 +65,29 @@ def test_version_from_between_two_pages_is_not_a_second_one(book):
             book.queue(paths[99])
             book.queue(paths[200])
     assert read == paths
+
+
+@pytest.mark.parametrize("has_asides", [False, True])
+def test_version_found_twice_is_queued_once(book, has_asides):
+    """A scan and a look at the path found the same new file."""
+    if has_asides:
+        aside = book.accept(book.queue(b"a"), "A")
+        book.ledger.versions.unwanted([(aside.id, b"a")], Event.UNMAPPED, NOW)
+    stat = book.stat(99)
+    found = NewVersion(b"a", stat, "F", "a", replaces=None)
+    assert book.ledger.versions.enqueue([found], NOW) == []
+    first = book.row(b"a")
+    assert book.ledger.versions.enqueue([found], NOW + 1) == [found]
+    assert book.row(b"a") == first
+
+
+def test_file_put_aside_is_revived_unless_its_path_is_taken(book):
+    aside = book.accept(book.queue(b"a"), "A")
+    book.ledger.versions.unwanted([(aside.id, b"a")], Event.UNMAPPED, NOW)
+    same = NewVersion(b"a", aside.stat, "F", "a", replaces=None)
+    assert book.ledger.versions.enqueue([same], NOW) == []
+    assert book.row(b"a").id == aside.id
+    book.ledger.versions.unwanted([(aside.id, b"a")], Event.UNMAPPED, NOW)
+    changed = book.queue(b"a", size=99)
+    assert book.ledger.versions.enqueue([same], NOW) == [same]
+    assert book.row(b"a").id == changed.id
