@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assetsync.core.names import ShownNames, is_exactly, is_others, is_shown_as, may_be, shown_patterns
+from assetsync.core.names import PossibleNames, ShownNames, is_exactly, is_others, is_shown_as, may_be, shown_patterns
 from assetsync.service.search import like_pattern
 
 
@@ -126,3 +126,6 @@ def test_asset_belongs_to_the_closer_name(mine, other, shown, expected):
 @given(sent=st.lists(NAMES, max_size=4), shown=NAMES)
 def test_many_names_are_compared_as_each_of_them(sent, shown):
     assert (shown in ShownNames(sent)) is any(is_shown_as(name, shown) for name in sent)
+    assert (shown in PossibleNames(sent)) is any(may_be(name, shown) for name in sent)
+    for name in sent:
+        assert name in PossibleNames(sent)

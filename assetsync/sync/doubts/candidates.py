@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from assetsync.core.doubt import Candidate, Doubt, is_damaged, is_equal, is_undecided
-from assetsync.core.names import ShownNames, is_exactly, is_others, is_shown_as, may_be, printable
+from assetsync.core.names import PossibleNames, ShownNames, is_exactly, is_others, is_shown_as, may_be, printable
 from assetsync.errors import BadAnswer, TreeError
 from assetsync.ledger.doubts import COMES_LATE, CompetingAttempt, MayHaveStored, OpenDoubt
 from assetsync.ledger.rows import AttemptRow
@@ -163,8 +163,9 @@ class Candidates:
         BadAnswer if there are more than 2,000,000 to keep.
         """
         kept = sum(len(one.assets) for one in looking)
+        wanted = _Wanted(looking)
         for shown in assets:
-            if folder is not None and shown.folder_id not in (folder, ""):
+            if (folder is not None and shown.folder_id not in (folder, "")) or shown not in wanted:
                 continue
             asset = shown.bare()
             for one in looking:
@@ -179,7 +180,10 @@ class Candidates:
         """Keep the assets of all folders that may be one of the doubts, because there may be millions of assets."""
         for one in looking:
             one.wider = {}
+        names = PossibleNames(one.doubt.attempt.sent_name for one in looking)
         for shown in assets:
+            if shown.filename not in names:
+                continue
             asset = shown.bare()
             for one in looking:
                 may_be_equal = is_equal(one.facts, Candidate(asset)) or not asset.processed
@@ -333,6 +337,23 @@ class Candidates:
             return None
         self._doubts.hashed(attempt.id, doubt.file.id, md5)
         return md5
+
+
+class _Wanted:
+    """The assets that any of many doubts may need: one comparison for all doubts, since a listing shows 100,000 assets.
+
+    It has every asset that `_is_wanted` or `may_be` accepts for one of them, and a few more.
+    """
+
+    def __init__(self, looking: Sequence[Looking]) -> None:
+        self._names = PossibleNames(one.doubt.attempt.sent_name for one in looking)
+        self._digests = {one.facts.md5 for one in looking} - {None}
+        self._renames = any(one.renames for one in looking)
+
+    def __contains__(self, asset: Asset) -> bool:
+        if asset.filename in self._names:
+            return True
+        return self._renames if asset.md5 is None else asset.md5 in self._digests
 
 
 def _is_wanted(one: Looking, asset: Asset) -> bool:

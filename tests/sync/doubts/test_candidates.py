@@ -115,6 +115,27 @@ def test_question_waits_until_rivals_are_manual(make_world):
     assert (sight.contested, sight.asked) == (True, False)
 
 
+def test_long_listing_is_not_compared_with_each_doubt(world, monkeypatch):
+    sent = ["a.jpg", "b.jpg", "日.jpg"]
+    for number, name in enumerate(sent):
+        lose(world, "lost_before", path=name, content=b"%d" % number)
+        world.site.circuit_breaker.health_check_answered()
+    candidates = Candidates(world.site.context)
+    looking = [candidates.begin(doubt) for doubt in world.ledger.doubts.due(world.clock.now() + 60)]
+    own = {one.doubt.attempt.sent_name: one for one in looking}
+    assert set(own) == set(sent)
+    renamed = replace(shown(world, "F1", name="renamed"), id="B", md5=own["b.jpg"].facts.md5)
+    others = [replace(shown(world, "F1", name=f"{number}"), id=f"{number}", md5="0" * 32) for number in range(500)]
+    of_name = replace(shown(world, "F1", name="?.jpg"), id="SUN", md5="0" * 32)
+    compared = []
+    monkeypatch.setattr(
+        "assetsync.sync.doubts.candidates.may_be", lambda *both: compared.append(both) or names.may_be(*both)
+    )
+    candidates.keep(looking, [renamed, *others, of_name], "F1")
+    assert {name: set(one.assets) for name, one in own.items()} == {"a.jpg": set(), "b.jpg": {"B"}, "日.jpg": {"SUN"}}
+    assert 0 < len(compared) <= 2 * len(sent)
+
+
 def test_names_of_many_doubts_are_compared_fast(make_world, monkeypatch):
     """The service has stored uploads that it answered with an error, and processes none of them for a while."""
     many = 16
