@@ -183,8 +183,8 @@ def _process_as_it_was() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _copy_new_ledgers() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(integrity, "migrate", copying())
+    with copying() as migrate, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(integrity, "migrate", migrate)
         yield
 
 

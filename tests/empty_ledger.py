@@ -5,7 +5,8 @@ The empty ledger was migrated. The tests of `ledger/file`, and all processes tha
 
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from assetsync.ledger.file import integrity, schema
@@ -14,24 +15,25 @@ migrate = integrity.migrate
 statements = schema.statements
 
 
-def copying() -> Callable[[Path, sqlite3.Connection], None]:
-    """Return a stand-in for `integrity.migrate`: it migrates the first new ledger and copies that into all others."""
-    empty = sqlite3.connect(":memory:", check_same_thread=False)
+@contextmanager
+def copying() -> Iterator[Callable[[Path, sqlite3.Connection], None]]:
+    """Give a stand-in for `integrity.migrate`: it migrates the first new ledger and copies that into all others."""
     lock = threading.Lock()
+    with closing(sqlite3.connect(":memory:", check_same_thread=False)) as empty:
 
-    def migrate_or_copy(path: Path, conn: sqlite3.Connection) -> None:
-        # A mutant changes the migrations.
-        if _has_content(conn) or schema.statements is not statements:
-            migrate(path, conn)
-            return
-        with lock:
-            if not _has_content(empty):
+        def migrate_or_copy(path: Path, conn: sqlite3.Connection) -> None:
+            # A mutant changes the migrations.
+            if _has_content(conn) or schema.statements is not statements:
                 migrate(path, conn)
-                conn.backup(empty)
-            else:
-                empty.backup(conn)
+                return
+            with lock:
+                if not _has_content(empty):
+                    migrate(path, conn)
+                    conn.backup(empty)
+                else:
+                    empty.backup(conn)
 
-    return migrate_or_copy
+        yield migrate_or_copy
 
 
 def _has_content(conn: sqlite3.Connection) -> bool:

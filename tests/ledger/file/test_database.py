@@ -136,7 +136,7 @@ def test_write_beside_failed_one_is_done_once(store: Database):
 
 
 def test_failed_commit_never_reports_success(store: Database):
-    with sqlite3.connect(store.path) as another:
+    with closing(sqlite3.connect(store.path)) as another, another:
         another.execute("DROP TABLE hours")
     # What the error means is looked up in the lock, which cannot be read either.
     lock = store.path.with_name(store.path.name + ".lock")
@@ -337,11 +337,10 @@ def test_migrations_are_applied_once(tmp_path: Path):
 
 def _from_the_future(path: Path) -> None:
     open_database(path, create=True).close()
-    with sqlite3.connect(path) as conn:
+    with closing(sqlite3.connect(path)) as conn, conn:
         conn.execute(
             "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('assetsync', 'm999_new', '')"
         )
-    conn.close()
 
 
 def _garbage(path: Path) -> None:

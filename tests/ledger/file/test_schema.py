@@ -110,9 +110,10 @@ def test_first_release_values_are_understood(old: Path):
 def test_copied_ledger_equals_a_migrated_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """What `tests/empty_ledger.py` gives to other tests is what the migrations give."""
     open_ledger(tmp_path / "migrated.db").close()
-    monkeypatch.setattr(integrity, "migrate", copying())
-    for name in ("first.db", "copied.db"):
-        open_ledger(tmp_path / name).close()
+    with copying() as migrate:
+        monkeypatch.setattr(integrity, "migrate", migrate)
+        for name in ("first.db", "copied.db"):
+            open_ledger(tmp_path / name).close()
     assert contents_of(tmp_path / "copied.db") == contents_of(tmp_path / "migrated.db")
 
 
