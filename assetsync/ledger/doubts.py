@@ -67,7 +67,7 @@ class CompetingAttempt:
 
     A `refused` attempt created no asset. A `waived` attempt was decided as absent, or ended by an operator; remains of
     its cut upload may appear later. All others are open. `asked` marks attempts that look-ups cannot decide and an
-    operator must.
+    operator must, `cut` those whose requests did not leave whole.
     """
 
     attempt_id: int
@@ -78,6 +78,7 @@ class CompetingAttempt:
     in_flight: bool
     refused: bool
     asked: bool = False
+    cut: bool = False
     waived: bool = False
 
 
@@ -219,7 +220,10 @@ class Doubts:
         """
         # The name of an attempt that was reopened while another held it is released too, but look-ups still decide it.
         asked = "a.name_released AND (SELECT state FROM files WHERE id = a.file_id) = 'blocked'"
-        columns = f"a.id, a.destfolderid, a.sent_name, a.size, a.md5, a.ended_at IS NULL, a.is_duplicate, {asked}"
+        columns = (
+            "a.id, a.destfolderid, a.sent_name, a.size, a.md5, a.ended_at IS NULL, a.is_duplicate,"
+            f" {asked}, a.left_part IS '{SentExtent.PART}'"
+        )
         sql = (
             f"SELECT {columns}, 0 FROM attempts a WHERE a.id <> ?1 AND a.closed_at IS NULL"
             f" UNION ALL SELECT * FROM (SELECT {columns}, 1 FROM attempts a INDEXED BY attempts_waived WHERE a.id <> ?1"

@@ -15,7 +15,7 @@ from assetsync.core.names import PossibleNames, ShownNames, is_exactly, is_other
 from assetsync.errors import BadAnswer, TreeError
 from assetsync.ledger.doubts import COMES_LATE, CompetingAttempt, MayHaveStored, OpenDoubt
 from assetsync.ledger.rows import AttemptRow
-from assetsync.model import Asset, FileStat
+from assetsync.model import Asset, FileStat, SentExtent
 from assetsync.service.multipart import closing
 from assetsync.sync.context import Context
 from assetsync.tree.body import difference, digest, prefix_digests
@@ -92,9 +92,20 @@ def _may_have_made(rival: CompetingAttempt, asset: Asset, seen_to: int, attempt:
         whole = may_have and rival.folder_id == asset.folder_id
     else:
         # If two attempts sent the same content, the first to look may take the asset once the rival is not in flight.
-        whole = may_have and rival.in_flight
+        whole = may_have and (rival.in_flight or _is_likelier(rival, asset, attempt))
     same_folder = rival.folder_id == attempt.destfolderid
     return whole or (same_folder and is_others(attempt.sent_name, rival.sent_name, asset.filename))
+
+
+def _is_likelier(rival: CompetingAttempt, asset: Asset, attempt: AttemptRow) -> bool:
+    """Return whether of two attempts that sent the same content, the rival is likelier to have made a whole asset.
+
+    It is if only this attempt was cut: the asset has the metadata that the rival sent. An asset whose name points to
+    this attempt is its own, since a cut may come after the last byte of the file. A rival that waits for an operator
+    holds up no other attempt.
+    """
+    is_cut_alone = attempt.left_part == SentExtent.PART and not rival.cut
+    return is_cut_alone and not rival.asked and not is_others(rival.sent_name, attempt.sent_name, asset.filename)
 
 
 _MOST_KEPT = 2_000_000

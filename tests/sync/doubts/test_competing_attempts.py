@@ -48,6 +48,55 @@ def test_possible_result_of_rival_is_claimed(why, rival, asset, seen_to, claimed
     assert claims(rival, asset, seen_to, attempt(), {}) is claimed, why
 
 
+EQUAL = CompetingAttempt(3, "F", "月.txt", 100, M1, in_flight=False, refused=False)
+ITS_COPY = Asset("X", "F", "?.txt", 100, M1, "doc")
+
+
+@pytest.mark.parametrize(
+    ("why", "rival", "left", "asset", "claimed"),
+    [
+        ("only this one was cut", EQUAL, "part", ITS_COPY, True),
+        ("both may have made it", EQUAL, "all", ITS_COPY, False),
+        ("it is not known how much of this one left", EQUAL, None, ITS_COPY, False),
+        ("both were cut", replace(EQUAL, cut=True), "part", ITS_COPY, False),
+        ("the asset has the name of this one", EQUAL, "part", replace(ITS_COPY, filename="日.txt"), False),
+        ("a person is asked about the other", replace(EQUAL, asked=True), "part", ITS_COPY, False),
+        ("the other is over", replace(EQUAL, waived=True), "part", ITS_COPY, False),
+        ("the content differs", replace(EQUAL, md5=M2), "part", ITS_COPY, False),
+    ],
+)
+def test_cut_upload_leaves_asset_to_equal_rival(why, rival, left, asset, claimed):
+    assert claims(rival, asset, 5, attempt(left_part=left), {}) is claimed, why
+
+
+def equal_in_doubt(world, first: object, second: object) -> None:
+    """Lose two uploads of equal content, the first of a file with a sidecar."""
+    world.write("日.txt.yaml", b"description: first")
+    lose(world, first, content=b"bytes", path="日.txt")
+    world.restart()
+    lose(world, second, content=b"bytes", path="月.txt")
+
+
+def test_equal_doubts_keep_their_own_metadata(world):
+    """The first upload was cut, so that the whole asset is the second one's: its metadata is that of the second."""
+    equal_in_doubt(world, ("cut", 3), "lost_after")
+    for asset in world.service.assets.values():
+        asset.name = "?.txt"
+    world.live(120)
+    assert set(world.states().values()) == {VERIFIED}
+    told = {path: dict(world.service.assets[world.row(path).assetid].meta) for path in ("日.txt", "月.txt")}
+    assert told == {"日.txt": {"file_desc": "first"}, "月.txt": {}}
+    assert (len(world.service.posts), whys(world)) == (3, [("byt", "damaged")])
+
+
+def test_cut_upload_may_have_stored_all(world):
+    """The cut came after the last byte of the file: its name shows whose the asset is."""
+    equal_in_doubt(world, ("cut", 5), "lost_before")
+    world.live(120)
+    assert set(world.states().values()) == {VERIFIED}
+    assert (len(world.service.posts), whys(world)) == (3, [])
+
+
 @pytest.mark.parametrize(("beginning", "claimed"), [(PART, True), (M2, False)])
 def test_known_beginning_identifies_attempt(beginning, claimed):
     assert claims(OPEN, CUT, 5, attempt(), {30: beginning}) is claimed
