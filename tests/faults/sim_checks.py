@@ -161,7 +161,9 @@ class Checks:
         workers = simulation.config.upload.workers
         # Of what was accepted lately, half may be in doubt; folders that accept nothing have a limit of their own.
         more = len(service.assets) // 2 + 4 * workers if simulation.variant.default_limits else 0
-        if doubts > _MOST_DOUBTS * workers + service.phantoms + more or sending > workers:
+        # The daemon has one sender that takes several files together, the simulation two.
+        senders = sum(name.startswith("send") for name in simulation.baton.fibers) if simulation.variant.together else 1
+        if doubts > _MOST_DOUBTS * workers + service.phantoms + more or sending > senders * workers:
             raise Violation(f"I6: {doubts} doubts, {sending} on their way")
         if len(simulation.watch_queue) > 2 * len(PATHS) or len(simulation.site.settling) > 2 * len(PATHS):
             raise Violation("I6: watch_queue or settling files pile up")
