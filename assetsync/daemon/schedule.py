@@ -35,7 +35,11 @@ class SystemZone(tzinfo):
 
     def utcoffset(self, dt: datetime | None) -> timedelta | None:
         """Return how far local time is ahead of UTC at `dt`."""
-        return None if dt is None else dt.replace(tzinfo=None).astimezone().utcoffset()
+        if dt is None:
+            return None
+        naive = dt.replace(tzinfo=None)
+        # Not `astimezone().utcoffset()`: of a time that the clock leaves out, releases of Python say different ones.
+        return naive - datetime.fromtimestamp(naive.timestamp(), UTC).replace(tzinfo=None)
 
     def dst(self, _dt: datetime | None) -> timedelta | None:
         """Return None: `fromutc` below asks the system instead."""
