@@ -4,7 +4,7 @@ Decisions and actions are left to others. Paths are bytes relative to the site's
 sizes are bytes; wall-clock times are seconds since the epoch, steady times are seconds of a clock that does not jump.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from collections.abc import Mapping as AnyMapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -179,7 +179,7 @@ class Body(Protocol):
     def md5(self) -> str:
         """MD5 of the bytes sent so far, upper-case hex."""
 
-    def chunks(self) -> Iterator[bytes]:
+    def chunks(self) -> Generator[bytes, None, None]:
         """Yield the bytes once, in order; the last chunk only after the file was found unchanged.
 
         Raise FileChanged or FileUnreadable in place of the last chunk, so that an unsound body is never completed.

@@ -143,7 +143,7 @@ class Sending:
     def __init__(self, framed: Framed, body: Body) -> None:
         self.left = SentExtent.NOTHING
         self._framed = framed
-        self._chunks = iter(body.chunks())
+        self._chunks = body.chunks()
         self._first: bytes | None = None
         self._taken = 0
         self._started = False
@@ -172,6 +172,10 @@ class Sending:
                 self.left = SentExtent.ALL
                 return
             piece = self._take()
+
+    def close(self) -> None:
+        """End the reading of the file, of which a thread may read the next chunks ahead."""
+        self._chunks.close()
 
     def _take(self) -> bytes:
         """Return one chunk of the file; the last chunk only after the Body has ended.

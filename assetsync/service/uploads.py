@@ -77,6 +77,9 @@ class Uploads:
                 content = _read_answer(response.iter_raw(), self._read_timeout)
         except (*TRANSPORT_ERRORS, AssetsyncError) as exc:
             return upload.failed(exc)
+        finally:
+            # Not left to the garbage collector: at the end of the process it would wait for a thread that runs no more.
+            upload.sending.close()
         return upload.answered(response.status_code, response.headers.raw, content)
 
     def probe(self, url: httpx.URL) -> AddressProbe:

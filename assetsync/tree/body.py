@@ -120,7 +120,7 @@ class FileBody:
             self._whole = _hexdigest(_hasher(content))
         return self._whole
 
-    def chunks(self) -> Iterator[bytes]:
+    def chunks(self) -> Generator[bytes, None, None]:
         """Yield the bytes once, in order: a small file as one chunk, a larger file in chunks of 1 MiB.
 
         A large file is checked before the first chunk and before the last; a small file once, after it was read. Raises
@@ -167,7 +167,7 @@ class TappedBody:
         """MD5 of the chunks read so far, upper-case hex."""
         return self._body.md5
 
-    def chunks(self) -> Iterator[bytes]:
+    def chunks(self) -> Generator[bytes, None, None]:
         """Yield the body's bytes in pieces, each after its call of `tap`."""
         for chunk in self._body.chunks():
             for start in range(0, len(chunk), self._piece):

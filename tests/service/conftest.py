@@ -8,7 +8,7 @@ import ssl
 import struct
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,7 +53,7 @@ class MemoryBody:
     def md5(self) -> str:
         return self._md5.hexdigest().upper()
 
-    def chunks(self) -> Iterator[bytes]:
+    def chunks(self) -> Generator[bytes, None, None]:
         for start in range(0, len(self._data), self._chunk):
             if self._fail is not None and start >= self._fail_after:
                 raise self._fail

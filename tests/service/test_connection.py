@@ -14,6 +14,7 @@ import pytest
 
 from assetsync.errors import ServiceError, ServiceUnreachable
 from assetsync.model import Answer, SearchRequest
+from assetsync.service.transport import Transport
 
 pytestmark = pytest.mark.usefixtures("way")
 
@@ -323,3 +324,20 @@ def test_early_answer_leaves_no_second_one(serve, connect, make_body, make_reque
     else:
         assert client.upload(make_request(), make_body(b"x")).outcome.answer is not Answer.ACCEPTED
     assert client.upload(make_request(), make_body(b"y")).outcome.assetid == "A1"
+
+
+@pytest.mark.parametrize("way", ["thread"], indirect=True)
+def test_interrupted_upload_reads_no_further(connect, way, make_body, make_request, monkeypatch):
+    """Whoever handles the interrupt holds the body by its traceback, and a thread may be reading the file ahead."""
+    body = make_body(b"x" * 300_000)
+    chunks = body.chunks()
+    monkeypatch.setattr(body, "chunks", lambda: chunks)
+
+    def interrupted(_transport, request):
+        next(iter(request.stream))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Transport, "handle_request", interrupted)
+    with pytest.raises(KeyboardInterrupt) as handled:
+        connect(1).upload(make_request(), body)
+    assert (way, chunks.gi_frame, handled.type) == ("thread", None, KeyboardInterrupt)

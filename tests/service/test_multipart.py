@@ -214,7 +214,7 @@ def test_any_chunking_yields_the_same_body(data, chunk):
         size, bytes_sent, md5 = len(data), 0, ""
 
         def chunks(self):
-            return iter([b"", *(data[at : at + chunk] for at in range(0, len(data), chunk)), b""])
+            yield from [b"", *(data[at : at + chunk] for at in range(0, len(data), chunk)), b""]
 
     framed = frame(UploadRequest("F1", "a.txt", "b0undary"), "KEY", len(data))
     sending = Sending(framed, Chunked())
