@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -244,6 +245,19 @@ def other_disk(tmp_path: Path) -> Iterator[Path]:
                 yield Path(folder)
             return
     pytest.skip("there is no second file system to be written to")
+
+
+@pytest.fixture
+def reserved_port() -> Iterator[int]:
+    """Reserve a port of 127.0.0.1: the kernel gives it to nobody else, and a server may listen there and stop again.
+
+    The socket that holds the port does not listen, so that connections are refused while no server does. Whoever
+    listens there has to set SO_REUSEADDR, as servers do.
+    """
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
 
 
 @pytest.fixture

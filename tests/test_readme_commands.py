@@ -33,12 +33,6 @@ def typed(block: str) -> list[str]:
 COMMANDS = [command for _, language, block in BLOCKS if language == "console" for command in typed(block)]
 
 
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 def test_every_command_block_is_tested():
     for comment, language, block in BLOCKS:
         if language in ("sh", "bash", "shell"):
@@ -58,19 +52,18 @@ def test_readme_commands_are_those_of_the_first_site():
     assert set(typed_there) <= {command.partition("#")[0].strip() for command in COMMANDS}
 
 
-def test_commands_work_in_order(tmp_path):
+def test_commands_work_in_order(tmp_path, reserved_port):
     """Run the README's commands as they stand, and expect the exit codes that it states."""
     if shutil.which("sqlite3") is None:
         pytest.skip("sqlite3 is not there: apt-get install sqlite3")
-    port = free_port()
     environ = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(tmp_path)}
     environ.pop("ASSETSYNC_API_KEY", None)
     folder, background = tmp_path, []
     try:
         for command in COMMANDS:
-            line = command.replace(PORT, port)
+            line = command.replace(PORT, str(reserved_port))
             if "# in a terminal of its own" in line:
-                background.append(start(line, folder, environ, int(port)))
+                background.append(start(line, folder, environ, reserved_port))
                 continue
             assert not line.endswith("&"), f"what {line} complains of would be missed"
             words = ["bash", "-euo", "pipefail", "-c", line]

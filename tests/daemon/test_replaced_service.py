@@ -13,10 +13,10 @@ from tests.running import FOLDER, KEY, Running, daemons
 class Installations:
     """Installations that answer at one address, one at a time; each keeps its assets."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, port: int) -> None:
         self._folder = folder
         self._running = ExitStack()
-        self._port = 0
+        self._port = port
         self.sandbox = self.switch("ours")
 
     def switch(self, name: str) -> Sandbox:
@@ -27,7 +27,6 @@ class Installations:
             api_key=KEY, folders={FOLDER: "photos"}, port=self._port, data_dir=data, self_index=True
         )
         self.sandbox = self._running.enter_context(Sandbox(settings))
-        self._port = self.sandbox.port
         return self.sandbox
 
     def end(self) -> None:
@@ -38,8 +37,8 @@ class Installations:
 
 
 @pytest.fixture
-def installations(tmp_path: Path) -> Iterator[Installations]:
-    made = Installations(tmp_path)
+def installations(tmp_path: Path, reserved_port: int) -> Iterator[Installations]:
+    made = Installations(tmp_path, reserved_port)
     yield made
     made.end()
 

@@ -5,7 +5,6 @@ Covers `service/errors.py`, `service/redaction.py` and `service/uploads.py`.
 
 import json
 import logging
-import socket
 import threading
 import time
 from urllib.parse import parse_qs
@@ -38,12 +37,6 @@ ROWS = b'{"COLUMNS":["id","size"],"DATA":[["A1",5],["A2",6]]}'
 @pytest.fixture
 def success(recorded):
     return recorded("upload-success").body
-
-
-@pytest.fixture
-def closed_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def test_successful_upload_is_accepted(serve, connect, make_body, make_request, wire_tools, success):
@@ -79,13 +72,13 @@ def test_large_body_arrives_as_framed(serve, connect, make_body, make_request, w
     assert seen[0].endswith(b"\r\n\r\n" + BIG + b"\r\n--b0undary--\r\n")
 
 
-def test_a_refused_connection_is_unsent(connect, make_body, make_request, closed_port):
-    sent = connect(closed_port).upload(make_request(), make_body(b"hello"))
+def test_a_refused_connection_is_unsent(connect, make_body, make_request, reserved_port):
+    sent = connect(reserved_port).upload(make_request(), make_body(b"hello"))
     assert (sent.outcome.answer, sent.outcome.fault, sent.left) == (Answer.UNSENT, Fault.SERVICE, SentExtent.NOTHING)
 
 
-def test_lack_of_descriptors_is_not_the_services(connect, make_body, make_request, closed_port):
-    service, request, body = connect(closed_port), make_request(), make_body(b"hello")
+def test_lack_of_descriptors_is_not_the_services(connect, make_body, make_request, reserved_port):
+    service, request, body = connect(reserved_port), make_request(), make_body(b"hello")
     # What is loaded with the first request must not need a descriptor.
     service.upload(make_request(), make_body(b"hello"))
     with no_descriptors():
@@ -299,8 +292,8 @@ def test_file_failing_while_sent_is_cut(serve, connect, make_body, make_request,
     assert seen[0][1].endswith(b"application/octet-stream\r\n\r\n" + b"abcdefgh" * 500)
 
 
-def test_unsendable_form_is_unsent(connect, make_body, make_request, closed_port):
-    sent = connect(closed_port).upload(make_request(boundary='b"'), make_body(b"x"))
+def test_unsendable_form_is_unsent(connect, make_body, make_request, reserved_port):
+    sent = connect(reserved_port).upload(make_request(boundary='b"'), make_body(b"x"))
     assert (sent.outcome.answer, sent.outcome.reason, sent.outcome.fault) == (Answer.UNSENT, "bad_form", Fault.FILE)
 
 
@@ -593,8 +586,8 @@ def test_caller_errors_pass_unchanged(serve, connect, wire_tools):
         raise OSError("disk full")
 
 
-def test_wrong_parameters_send_no_request(connect, closed_port):
-    service = connect(closed_port)
+def test_wrong_parameters_send_no_request(connect, reserved_port):
+    service = connect(reserved_port)
     with pytest.raises(UsageError, match="doctype"), service.search(SearchRequest("x", doctype="pdf")):
         pass
     with pytest.raises(UsageError, match="not an asset id"):
@@ -654,10 +647,10 @@ def all_texts(exc):
     return " ".join(texts)
 
 
-def test_errors_omit_a_quoted_key(serve, connect, wire_tools, closed_port):
+def test_errors_omit_a_quoted_key(serve, connect, wire_tools, reserved_port):
     quoted = json.dumps({"message": f"bad key {wire_tools.key}", "errorcode": "1"}).encode()
     port = serve(answering(wire_tools, wire_tools.http(quoted, LATIN))).port
-    for service in (connect(port), connect(closed_port)):
+    for service in (connect(port), connect(reserved_port)):
         with (
             pytest.raises((ServiceRefused, ServiceUnreachable)) as caught,
             service.search(SearchRequest("x")) as assets,
@@ -696,10 +689,10 @@ def test_the_key_is_in_no_log_line(
     assert "K3Y" not in lines
 
 
-def test_account_names_address_and_key(connect, closed_port):
+def test_account_names_address_and_key(connect, reserved_port):
     accounts = [
         connect(port, **said).account
-        for port in (closed_port, closed_port + 1)
+        for port in (reserved_port, reserved_port + 1)
         for said in ({}, {}, {"api_key": SecretStr("another key")})
     ]
     assert len(set(accounts)) == 4
@@ -734,10 +727,10 @@ def test_a_setting_that_cannot_work_is_named(changes, key):
 
 
 def test_environment_proxy_is_ignored(
-    serve, connect, make_body, make_request, wire_tools, success, monkeypatch, closed_port
+    serve, connect, make_body, make_request, wire_tools, success, monkeypatch, reserved_port
 ):
-    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{closed_port}")
-    monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{closed_port}")
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{reserved_port}")
+    monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{reserved_port}")
     port = serve(answering(wire_tools, wire_tools.http(success))).port
     assert connect(port).upload(make_request(), make_body(b"x")).outcome.answer is Answer.ACCEPTED
 
@@ -803,8 +796,8 @@ def test_probe_without_answer_proves_nothing(serve, connect, wire_tools, answer)
     assert connect(serve(script).port).probe_uploads() == AddressProbe()
 
 
-def test_probe_of_closed_port_proves_nothing(connect, closed_port):
-    assert connect(closed_port).probe_uploads() == AddressProbe()
+def test_probe_of_reserved_port_proves_nothing(connect, reserved_port):
+    assert connect(reserved_port).probe_uploads() == AddressProbe()
 
 
 def test_probe_shows_no_key(serve, connect, wire_tools):

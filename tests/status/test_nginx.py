@@ -18,23 +18,17 @@ from assetsync import guide
 LOGIN = {"Authorization": "Basic " + base64.b64encode(b"anna:secret").decode()}
 
 
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
-
-
 @pytest.fixture
-def nginx(tmp_path, serve, shown):
-    """nginx with the guide's server, on a free port and without TLS, before a running page; gives its port."""
+def nginx(tmp_path, serve, shown, reserved_port):
+    """nginx with the guide's server, on a port of its own and without TLS, before a running page; gives its port."""
     program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     if program is None:
         pytest.skip("nginx is not installed: apt-get install nginx-light")
-    behind, port = serve(shown.board.answers(), questions=shown.board.questions()).port, free_port()
+    behind = serve(shown.board.answers(), questions=shown.board.questions()).port
     text = guide.pages()["monitoring"].text.split("<!-- nginx -->")[1].split("<!-- /nginx -->")[0]
     server = "\n".join(line for line in text.splitlines() if "ssl_" not in line and "```" not in line)
     for shown_in_guide, here in (
-        ("listen 443 ssl;", f"listen 127.0.0.1:{port};"),
+        ("listen 443 ssl;", f"listen 127.0.0.1:{reserved_port};"),
         ("/etc/nginx/editors", str(tmp_path / "editors")),
         ("127.0.0.1:9464", f"127.0.0.1:{behind}"),
     ):
@@ -52,10 +46,10 @@ def nginx(tmp_path, serve, shown):
     process = subprocess.Popen([program, "-p", tmp_path, "-c", tmp_path / "nginx.conf", "-e", tmp_path / "error.log"])
     until = time.monotonic() + 20
     while time.monotonic() < until:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", reserved_port), 1):
             break
         time.sleep(0.05)
-    yield port
+    yield reserved_port
     process.terminate()
     process.wait(20)
 

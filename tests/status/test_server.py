@@ -227,15 +227,14 @@ def test_failed_answer_costs_one_connection(serve, talk):
     assert talk(port, REQUEST).endswith(b"fine")
 
 
-def test_taken_address_is_bound_once_free(serve, talk):
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        server = serve({"/": lambda: OK}, Listen("127.0.0.1", port), again=0.05)
+def test_taken_address_is_bound_once_free(serve, talk, reserved_port):
+    with socket.create_server(("127.0.0.1", reserved_port)):
+        server = serve({"/": lambda: OK}, Listen("127.0.0.1", reserved_port), again=0.05)
         assert server.port is None
     until = time.monotonic() + 15
     while server.port is None and time.monotonic() < until:
         time.sleep(0.02)
-    assert talk(port, REQUEST).endswith(b"fine")
+    assert talk(reserved_port, REQUEST).endswith(b"fine")
 
 
 @pytest.mark.parametrize("host", ["a" * 70, "no-such-host.invalid", "203.0.113.1"], ids=["long", "unknown", "foreign"])
@@ -249,15 +248,15 @@ def test_unstarted_server_can_be_stopped():
     Server(Listen("127.0.0.1", 0), {}).stop()
 
 
-def test_address_is_free_right_after_stop(serve, talk):
-    first = serve({"/": lambda: OK})
-    port = first.port
-    silent = socket.create_connection(("127.0.0.1", port))
+def test_address_is_free_right_after_stop(serve, talk, reserved_port):
+    listen = Listen("127.0.0.1", reserved_port)
+    first = serve({"/": lambda: OK}, listen)
+    silent = socket.create_connection(("127.0.0.1", reserved_port))
     for _ in range(3):
-        assert talk(port, REQUEST).endswith(b"fine")
+        assert talk(reserved_port, REQUEST).endswith(b"fine")
         first.stop()
-        first = serve({"/": lambda: OK}, Listen("127.0.0.1", port))
-        assert first.port == port
+        first = serve({"/": lambda: OK}, listen)
+        assert first.port == reserved_port
     silent.close()
 
 

@@ -320,18 +320,17 @@ def test_remapped_folder_is_a_warning(site):
     assert f"points to {PAPERS}, which a person agreed to: the next run uses it" in shown
 
 
-def test_taken_status_port_is_a_warning(site, eventually):
+def test_taken_status_port_is_a_warning(site, eventually, reserved_port):
     site.write("a.jpg")
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        site.configure(more=f"status: {{listen: '127.0.0.1:{port}'}}")
+    with socket.create_server(("127.0.0.1", reserved_port)):
+        site.configure(more=f"status: {{listen: '127.0.0.1:{reserved_port}'}}")
         result = site.run("check")
         assert result.code == 0
-        assert f"the status page cannot listen on 127.0.0.1:{port}: Address already in use" in result.out
+        assert f"the status page cannot listen on 127.0.0.1:{reserved_port}: Address already in use" in result.out
         assert "give each site a port of its own" in result.out
     assert "status page" not in site.run("check").out
     site.start("run")
-    eventually(lambda: _is_listened_on(port))
+    eventually(lambda: _is_listened_on(reserved_port))
     assert "status page" not in site.run("check").out
 
 
