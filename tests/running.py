@@ -81,7 +81,8 @@ class Running:
         self.process.send_signal(number)
 
     def address(self) -> str:
-        """Where the status page of the last start is."""
+        """Where the status page of the last start is; on a busy machine a daemon is ready before its page."""
+        self.until(lambda: self.events("status page"))
         return f"http://127.0.0.1:{self.events('status page')[-1]['port']}"
 
     def stop(self, patience: float = 30) -> int:

@@ -70,6 +70,8 @@ def serve():
     def start(answers, listen=ANYWHERE, again=60.0, questions=None):
         servers.append(Server(listen, answers, questions or {}, again=again))
         servers[-1].start()
+        # On a busy machine `start` returns before the address is tried.
+        assert servers[-1]._tried.wait(60)
         return servers[-1]
 
     yield start
