@@ -85,13 +85,13 @@ def test_restart_keeps_the_elapsed_wait(make_world, job, ended, waits):
     schedule = Schedule(world.config().schedule, work, world.clock, failed=pytest.fail)
     schedule.start()
     try:
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while not asked and not waits and time.monotonic() < deadline:
             time.sleep(0.01)
         assert bool(asked) is (waits == 0)
         while schedule.next_runs()[job] <= now and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert schedule.next_runs()[job] == pytest.approx(now + (waits or 300), abs=5)
+        assert schedule.next_runs()[job] == pytest.approx(now + (waits or 300), abs=25)
     finally:
         schedule.stop()
 
@@ -148,17 +148,21 @@ def test_clock_jump_keeps_the_job_rate(make_world, monkeypatch, jump):
     wall.off = -jump
     world.ledger.set_fact("audit_from", repr(wall.now()))
     schedule = Schedule(world.config().schedule, work, wall, failed=pytest.fail)
+    began = time.monotonic()
     schedule.start()
     try:
         schedule.correct_clock_jump()
         wall.off = 0.0
         schedule.correct_clock_jump()
         time.sleep(2.5)
-        assert 1 <= asked["rescan"] <= 4
-        assert 1 <= asked["verify"] <= 4
+        while min(asked["rescan"], asked["verify"]) < 1 and time.monotonic() < began + 60:
+            time.sleep(0.1)
+        for name in ("rescan", "verify"):
+            # One a second, and that of the jump.
+            assert 1 <= asked[name] <= time.monotonic() - began + 2
         following = schedule.next_runs()
         assert (asked["audit"], asked["index"]) == ((0, 0) if jump < 0 else (1, 1))
-        assert following["audit"] == pytest.approx(time.time() + 30 * 86_400, abs=10)
+        assert following["audit"] == pytest.approx(time.time() + 30 * 86_400, abs=100)
         assert 0 <= following["index"] - time.time() <= 25 * 3600
     finally:
         schedule.stop()
@@ -181,9 +185,10 @@ def test_scheduler_skips_times_missed_by_a_jump(make_world, monkeypatch):
     wall.off = 10 * 86_400 + 30.0 - time.time()
     schedule = Schedule(world.config().schedule, work, wall, failed=pytest.fail)
     schedule.start()
-    wall.off = 0.0
+    # Far from the next full minute, at which the jobs would be due again.
+    wall.off = 10 - time.time() % 60
     schedule._scheduler.wakeup()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while len(asked) < len(lines) and time.monotonic() < deadline:
         time.sleep(0.01)
     # Not in a `finally`: this waits for a scheduler that walks.
@@ -191,7 +196,7 @@ def test_scheduler_skips_times_missed_by_a_jump(make_world, monkeypatch):
     schedule.correct_clock_jump()
     time.sleep(0.5)
     assert sorted(asked) == sorted(lines)
-    assert all(0 < due - time.time() <= 3600 for due in schedule.next_runs().values())
+    assert all(0 < due - wall.now() <= 3600 for due in schedule.next_runs().values())
     schedule.stop()
 
 
@@ -204,7 +209,7 @@ def test_next_runs_wait_for_no_lock(make_world):
         reader = threading.Thread(target=lambda: answers.append(schedule.next_runs()), daemon=True)
         with schedule._scheduler._jobstores_lock:
             reader.start()
-            reader.join(5)
+            reader.join(30)
             assert [sorted(answer) for answer in answers] == [["index", "rescan"]]
     finally:
         schedule.stop()
@@ -265,7 +270,7 @@ def test_schedule_runs_in_any_time_zone(make_world, set_zone, said):
     schedule = Schedule(world.config().schedule, work, world.clock, failed=pytest.fail)
     schedule.start()
     try:
-        assert asked.wait(5)
+        assert asked.wait(60)
         assert time.localtime(schedule.next_runs()["index"])[3:5] == (3, 0)
     finally:
         schedule.stop()
