@@ -140,7 +140,7 @@ class ScriptedServer:
 
     def _run(self, conn: socket.socket) -> None:
         with conn:
-            conn.settimeout(10)
+            conn.settimeout(60)
             try:
                 self.script(conn)
             except OSError as exc:
@@ -198,8 +198,8 @@ def connect() -> Iterator[Callable[..., HttpService]]:
             "base_url": f"{scheme}://127.0.0.1:{port}/razuna",
             "upload_url": f"{scheme}://127.0.0.1:{port}/razuna/raz1/dam/index.cfm",
             "api_key": SecretStr(KEY),
-            "connect_timeout": 2.0,
-            "read_timeout": 2.0,
+            "connect_timeout": 20.0,
+            "read_timeout": 20.0,
         }
         services.append(HttpService(ServiceSettings(**(values | changes))))
         return services[-1]

@@ -233,7 +233,7 @@ def test_stalled_service_is_doubt(serve, connect, make_body, make_request, wire_
 
     def script(conn):
         wire_tools.head(conn)
-        done.wait(5)
+        done.wait(60)
 
     sent = connect(serve(script).port, read_timeout=0.3).upload(make_request(), make_body(BIG))
     done.set()
@@ -287,7 +287,7 @@ def test_file_failing_while_sent_is_cut(serve, connect, make_body, make_request,
 
     body = make_body(b"abcdefgh" * 1000, chunk=4000, fail=error, fail_after=4000)
     sent = connect(serve(script).port).upload(make_request(), body)
-    assert read.wait(5)
+    assert read.wait(60)
     assert (sent.outcome.answer, sent.outcome.reason, sent.left) == (Answer.DOUBT, reason, SentExtent.PART)
     assert seen[0][1].endswith(b"application/octet-stream\r\n\r\n" + b"abcdefgh" * 500)
 
@@ -329,14 +329,14 @@ def test_an_answer_that_trickles_is_given_up(serve, connect, make_body, make_req
     def script(conn):
         wire_tools.request(conn)
         conn.sendall(wire_tools.http(b"<" * 1000)[:-1000])
-        for _ in range(100):
+        for _ in range(1000):
             conn.sendall(b"<")
             time.sleep(0.05)
 
     began = time.monotonic()
     sent = connect(serve(script).port, read_timeout=0.4).upload(make_request(), make_body(b"x"))
     assert sent.outcome.answer is Answer.DOUBT
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 20
 
 
 def test_requested_redirect_is_not_followed(serve, connect, make_body, make_request, wire_tools):
@@ -504,7 +504,7 @@ def test_rows_arrive_before_the_answer_ends(serve, connect, wire_tools):
     def script(conn):
         wire_tools.request(conn)
         conn.sendall(wire_tools.http(ROWS, LATIN)[:-9])
-        go_on.wait(5)
+        go_on.wait(60)
         conn.sendall(ROWS[-9:])
 
     with connect(serve(script).port).search(SearchRequest("x")) as assets:
@@ -545,7 +545,7 @@ def test_bad_search_answer_raises_this_error(serve, connect, wire_tools, answer,
 )
 def test_broken_connection_raises_this_error(serve, connect, wire_tools, script, error):
     server = serve(lambda conn: script(conn, wire_tools))
-    service = connect(server.port, read_timeout=0.5)
+    service = connect(server.port, **({"read_timeout": 0.5} if script is hang_after_all else {}))
     with pytest.raises(error), service.search(SearchRequest("x")) as assets:
         list(assets)
     with pytest.raises(error):
@@ -566,7 +566,7 @@ def test_search_stalled_midway_is_unreachable(serve, connect, wire_tools):
         conn.sendall(wire_tools.http(ROWS, LATIN)[:-9])
         conn.recv(1)
 
-    with connect(serve(script).port, read_timeout=0.3).search(SearchRequest("x")) as assets:
+    with connect(serve(script).port, read_timeout=2.0).search(SearchRequest("x")) as assets:
         assert next(assets).id == "A1"
         with pytest.raises(ServiceUnreachable):
             list(assets)

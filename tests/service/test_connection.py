@@ -42,7 +42,7 @@ def test_dripping_upload_head_is_doubt(serve, connect, make_body, make_request, 
     client = connect(serve(dripping(wire_tools, gone)).port, read_timeout=0.4)
     sent = client.upload(make_request(), make_body(b"x"))
     assert sent.outcome.answer is Answer.DOUBT
-    assert gone.wait(10), "the connection was closed"
+    assert gone.wait(60), "the connection was closed"
 
 
 def test_dripping_search_head_is_unreachable(serve, connect, wire_tools):
@@ -50,7 +50,7 @@ def test_dripping_search_head_is_unreachable(serve, connect, wire_tools):
     client = connect(serve(dripping(wire_tools, gone)).port, read_timeout=0.4)
     with pytest.raises(ServiceUnreachable, match="did not answer in time"), client.search(SearchRequest("x")):
         pass
-    assert gone.wait(10)
+    assert gone.wait(60)
 
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -78,7 +78,7 @@ def test_dripping_framing_is_given_up(serve, connect, make_body, make_request, w
         wire_tools.request(conn)
         conn.sendall(start)
         with contextlib.suppress(OSError):
-            for _ in range(100):
+            for _ in range(1000):
                 conn.sendall(drip)
                 time.sleep(0.05)
             return
@@ -91,7 +91,7 @@ def test_dripping_framing_is_given_up(serve, connect, make_body, make_request, w
     else:
         with pytest.raises(ServiceUnreachable), client.search(SearchRequest("x")) as found:
             list(found)
-    assert gone.wait(10), "the connection was closed before the service ended it"
+    assert gone.wait(60), "the connection was closed before the service ended it"
 
 
 def test_body_may_take_longer_than_the_head(serve, connect, wire_tools):
@@ -101,11 +101,11 @@ def test_body_may_take_longer_than_the_head(serve, connect, wire_tools):
     def script(conn):
         wire_tools.request(conn)
         whole = wire_tools.http(answer, "application/json")
-        for start in range(0, len(whole), 2000):
-            conn.sendall(whole[start : start + 2000])
-            time.sleep(0.15)
+        for start in range(0, len(whole), 1000):
+            conn.sendall(whole[start : start + 1000])
+            time.sleep(0.2)
 
-    with connect(serve(script).port, read_timeout=0.5).search(SearchRequest("x")) as found:
+    with connect(serve(script).port, read_timeout=2.0).search(SearchRequest("x")) as found:
         assert len(list(found)) == 1000
 
 
@@ -118,10 +118,10 @@ def test_slow_reader_of_a_body_is_no_timeout(serve, connect, wire_tools):
         conn.sendall(answer)
 
     count = 0
-    with connect(serve(script).port, read_timeout=0.3).search(SearchRequest("x")) as found:
+    with connect(serve(script).port, read_timeout=1.0).search(SearchRequest("x")) as found:
         for count, _row in enumerate(found, 1):
             if count in (1, 10_000):
-                time.sleep(0.5)
+                time.sleep(1.3)
     assert count == 20_000
 
 
@@ -203,14 +203,14 @@ def test_lengthless_cut_answer_is_doubt(serve, connect, make_body, make_request,
         wire_tools.request(conn)
         conn.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\n\r\n" + SUCCESS)
         came.set()
-        over.wait(10)
+        over.wait(60)
 
-    client = connect(serve(script).port, read_timeout=10.0)
+    client = connect(serve(script).port, read_timeout=60.0)
     with ThreadPoolExecutor(1) as pool:
         sent = pool.submit(client.upload, make_request(), make_body(b"x"))
-        assert came.wait(10)
+        assert came.wait(60)
         client.close()
-        outcome = sent.result(10).outcome
+        outcome = sent.result(60).outcome
     over.set()
     assert (outcome.answer, outcome.reason) == (Answer.DOUBT, "no_answer")
 
@@ -222,7 +222,7 @@ def test_connect_during_close_sends_nothing(serve, connect, make_body, make_requ
 
     def script(conn):
         connected.set()
-        assert closed.wait(10)
+        assert closed.wait(60)
         try:
             with tls_server.context.wrap_socket(conn, server_side=True) as tls:
                 came.append(tls.recv(1 << 16))
@@ -234,11 +234,11 @@ def test_connect_during_close_sends_nothing(serve, connect, make_body, make_requ
     client = connect(serve(script).port, scheme="https", ca_file=tls_server.ca_file)
     with ThreadPoolExecutor(1) as pool:
         sent = pool.submit(client.upload, make_request(), make_body(b"x"))
-        assert connected.wait(10)
+        assert connected.wait(60)
         client.close()
         closed.set()
-        assert sent.result(10).outcome.answer is Answer.UNSENT
-    assert over.wait(10)
+        assert sent.result(60).outcome.answer is Answer.UNSENT
+    assert over.wait(60)
     assert came == [b""]
 
 

@@ -19,9 +19,9 @@ REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n"
 class Asked:
     """The result of an exchange: the answer, and whether the same connection carried the next request."""
 
-    def __init__(self, server, *, patience=5.0):
+    def __init__(self, server, *, patience=20.0):
         self._server = server
-        self._target = Target("127.0.0.1", server.port, None, 2.0, patience)
+        self._target = Target("127.0.0.1", server.port, None, 20.0, patience)
 
     def __call__(self, *, times=1, body=(b"x",)):
         async def ask():
@@ -42,7 +42,7 @@ class Asked:
 def asked(serve, wire_tools):
     """Return what asks a server that answers each request on a connection with the same bytes."""
 
-    def make(answer: bytes, *, ends=False, byte_by_byte=False, patience=5.0):
+    def make(answer: bytes, *, ends=False, byte_by_byte=False, patience=20.0):
         def script(conn):
             conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             while wire_tools.request(conn)[0]:
@@ -140,11 +140,11 @@ def test_late_surplus_bytes_close_the_connection(serve, wire_tools):
     server = serve(script)
 
     async def ask():
-        line = Line(Target("127.0.0.1", server.port, None, 2.0, 5.0))
+        line = Line(Target("127.0.0.1", server.port, None, 20.0, 20.0))
         first = await line.exchange(REQUEST, [b"x"])
         line.keep()
         # The event loop is busy with something else while the bytes come.
-        assert said.wait(5)
+        assert said.wait(60)
         second = await line.exchange(REQUEST, [b"x"])
         line.drop()
         return first.body, second.body
@@ -184,11 +184,11 @@ def test_connection_closed_by_the_service_is_replaced(serve, wire_tools):
     server = serve(script)
 
     async def ask():
-        line = Line(Target("127.0.0.1", server.port, None, 2.0, 5.0))
+        line = Line(Target("127.0.0.1", server.port, None, 20.0, 20.0))
         for _ in range(3):
             assert (await line.exchange(REQUEST, [b"x"])).body == b"hi"
             line.keep()
-            assert closed.wait(5)
+            assert closed.wait(60)
             closed.clear()
         line.drop()
 
@@ -213,7 +213,7 @@ def test_early_answer_stops_the_body(serve, wire_tools):
             yield bytes(1 << 16)
 
     async def ask():
-        line = Line(Target("127.0.0.1", server.port, None, 2.0, 5.0))
+        line = Line(Target("127.0.0.1", server.port, None, 20.0, 20.0))
         answer = await line.exchange(REQUEST, body())
         line.keep()
         # Behind half a body another request would be its other half.
@@ -236,7 +236,7 @@ def served(serve, tls_server, request):
 
         server = serve(encrypted if request.param else script)
         tls = ssl.create_default_context(cafile=tls_server.ca_file) if request.param else None
-        return Target("127.0.0.1", server.port, tls, 2.0, 5.0)
+        return Target("127.0.0.1", server.port, tls, 20.0, 20.0)
 
     return start
 
@@ -273,7 +273,7 @@ def test_early_answer_finds_the_last_piece_unsent(ends, wire_tools):
     def script(conn):
         wire_tools.head(conn)
         conn.sendall(OK + b"Content-Length: 2\r\n\r\nhi")
-        over.wait(10)
+        over.wait(60)
 
     found = ends(script)
     over.set()
@@ -310,7 +310,7 @@ def test_plain_bytes_before_tls_are_no_answer(serve, tls_server):
     server = serve(script)
 
     async def ask():
-        line = Line(Target("127.0.0.1", server.port, ssl.create_default_context(cafile=tls_server.ca_file), 2.0, 5.0))
+        line = Line(Target("127.0.0.1", server.port, ssl.create_default_context(cafile=tls_server.ca_file), 20.0, 20.0))
         await line.exchange(REQUEST, [b"x"])
 
     with pytest.raises(httpx.ConnectError):
@@ -319,10 +319,10 @@ def test_plain_bytes_before_tls_are_no_answer(serve, tls_server):
 
 def test_body_that_never_leaves_is_given_up(serve):
     over = threading.Event()
-    server = serve(lambda _conn: over.wait(10))
+    server = serve(lambda _conn: over.wait(60))
 
     async def ask():
-        line = Line(Target("127.0.0.1", server.port, None, 2.0, 0.3))
+        line = Line(Target("127.0.0.1", server.port, None, 20.0, 0.3))
         try:
             await line.exchange(REQUEST, (bytes(1 << 18) for _ in range(1000)))
         finally:
@@ -333,7 +333,7 @@ def test_body_that_never_leaves_is_given_up(serve):
     with pytest.raises(httpx.WriteTimeout):
         asyncio.run(ask())
     over.set()
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 20
 
 
 def test_body_that_leaves_slowly_is_no_timeout(serve, wire_tools):
@@ -346,13 +346,13 @@ def test_body_that_leaves_slowly_is_no_timeout(serve, wire_tools):
         while left > 0:
             left -= len(conn.recv(1 << 18))
             # What the kernel holds in the end leaves at once: it counts as sent.
-            time.sleep(0.03 if left > size / 2 else 0.0)
+            time.sleep(0.06 if left > size / 2 else 0.0)
         conn.sendall(OK + b"Content-Length: 2\r\n\r\nhi")
 
     server = serve(script)
 
     async def ask():
-        line = Line(Target("127.0.0.1", server.port, None, 2.0, 1.0))
+        line = Line(Target("127.0.0.1", server.port, None, 20.0, 2.0))
         answer = await line.exchange(b"", [bytes(size)])
         line.drop()
         return answer.body
@@ -364,7 +364,7 @@ def test_nothing_is_sent_after_shut(serve, wire_tools):
     server = serve(wire_tools.request)
 
     async def ask():
-        line = Line(Target("127.0.0.1", server.port, None, 2.0, 5.0))
+        line = Line(Target("127.0.0.1", server.port, None, 20.0, 20.0))
         line.shut()
         await line.exchange(REQUEST, [b"x"])
 
