@@ -12,7 +12,8 @@ import pytest
 
 from assetsync.sandbox import FaultKind, FaultRule, Operation
 
-_LATEST = 10
+_LATEST = 20
+"""Seconds: the process gives its threads 9, or 45 while it is sending; a busy machine adds some."""
 
 AT_EACH_IMPORT = """
 import os, signal, sys

@@ -59,7 +59,7 @@ def test_daemon_loses_and_repeats_nothing(tmp_path, seeds, steps):
                 time.sleep(rng.random() * 0.05)
             fate.end()
             wanted = {str(path.relative_to(running.tree)): "verified" for path in people.lies}
-            running.until(lambda running=running, wanted=wanted: running.states() == wanted, 150)
+            running.until(lambda running=running, wanted=wanted: running.states() == wanted, 500)
             assert running.stop() == 0
             listed = to_be_removed(running)
             assets = sandbox.assets()

@@ -93,7 +93,7 @@ def _until_seen(running: Running, movers: Movers) -> None:
         return [path for path in movers.files() if states.get(path) != "verified"]
 
     try:
-        running.until(lambda: unseen() == [])
+        running.until(lambda: unseen() == [], 300)
     except AssertionError:
         print("not verified:", *unseen())
         raise

@@ -65,7 +65,7 @@ class Mirror:
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("ASSETSYNC_")}
         return subprocess.run(
-            self.command(*words), capture_output=True, text=True, env=environment, timeout=60, check=False
+            self.command(*words), capture_output=True, text=True, env=environment, timeout=400, check=False
         )
 
     def reconcile(self, *words: str, wait: str = "20s") -> tuple[int, dict[str, Any]]:
