@@ -135,10 +135,10 @@ def test_keep_serves_pictures_until_a_signal(tmp_path):
             found = re.match(r"the pictures +(http://\S+)", line)
             if found:
                 break
-        with urllib.request.urlopen(found[1], timeout=5) as page:
+        with urllib.request.urlopen(found[1], timeout=60) as page:
             assert b"<img" in page.read()
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
     finally:
         process.kill()
         process.communicate()

@@ -195,7 +195,7 @@ def make_site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Ca
 @pytest.fixture
 def eventually() -> Callable[..., None]:
     def wait(happened: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 60
         while not happened():
             assert time.monotonic() < deadline, "it did not happen in time"
             time.sleep(0.02)

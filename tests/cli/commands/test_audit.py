@@ -144,7 +144,8 @@ def test_last_audit_needs_no_service(mirrored):
     assert (result.code, result.out) == (3, "")
 
 
-def test_beside_a_daemon_the_daemon_audits(mirrored, eventually):
+def test_beside_a_daemon_the_daemon_audits(mirrored, eventually, monkeypatch):
+    monkeypatch.setattr(operator, "PATIENCE", 60.0)
     mirrored.start("run")
     eventually(lambda: is_held(mirrored.ledger))
     for _ in range(2):
@@ -157,7 +158,10 @@ def test_slow_daemon_audit_is_not_waited_for(mirrored, eventually, monkeypatch):
     monkeypatch.setattr(operator, "PATIENCE", 0.0)
     mirrored.start("run")
     eventually(lambda: is_held(mirrored.ledger))
+    # So long that the daemon has not audited by the time the command looks.
+    mirrored.sandbox.set_faults(FaultRule(kind=FaultKind.LATENCY, operation=Operation.SEARCH, seconds=3))
     result = mirrored.run("audit")
+    mirrored.sandbox.set_faults()
     assert (result.code, "it will audit" in result.err) == (1, True)
     *_, closing_line, not_now = result.out.splitlines()
     assert closing_line == "hq: not audited yet: 1 of 1 folder"

@@ -113,7 +113,8 @@ def test_process_returns_the_exit_code(site):
 
 
 def test_interrupted_run_is_exit_130(site, eventually):
-    for number in range(40):
+    # More than are sent while the test is held up for some seconds.
+    for number in range(400):
         site.write(f"{number}.txt", b"%d" % number)
     site.sandbox.set_faults(FaultRule(kind=FaultKind.LATENCY, operation=UPLOAD, seconds=0.2))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -127,8 +128,8 @@ def test_interrupted_run_is_exit_130(site, eventually):
         with closing(read_ledger(site.ledger)) as ledger:
             assert ledger.reports.counts(0).of(State.SENDING, State.IN_DOUBT) == 0
     site.sandbox.set_faults()
-    assert site.run("reconcile", "--json").only["verified"] == 40
-    assert len(site.sandbox.assets()) == 40
+    assert site.run("reconcile", "--json").only["verified"] == 400
+    assert len(site.sandbox.assets()) == 400
 
 
 def test_a_second_signal_ends_at_once(site, eventually):
@@ -141,7 +142,8 @@ def test_a_second_signal_ends_at_once(site, eventually):
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(timeout=0.5)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=2)
+    # After the first signal alone, the upload in flight would have ten seconds.
+    process.communicate(timeout=8)
     assert process.returncode == 130
 
 
