@@ -15,9 +15,13 @@ _SHARED_FIRST = 0x40000000 + 2
 
 
 def holds_shared(pid: int, path: Path) -> bool:
-    """Return whether the kernel lists the process as a reader of the database: only this keeps its -wal in place."""
+    """Return whether the kernel lists the process as a reader of the database: only this keeps its -wal in place.
+
+    The list is read in pieces: while others lock and unlock files, a line may be left out, but hardly ten times.
+    """
     return any(
         kind == "POSIX" and int(holder) == pid and int(where.rpartition(":")[2]) == path.stat().st_ino
+        for _ in range(10)
         for kind, holder, where, first in _listed()
         if int(first) == _SHARED_FIRST
     )

@@ -72,10 +72,10 @@ def test_forms_in_which_a_name_comes_back(sent, shown, expected):
 
 def test_name_of_many_gaps_is_compared_fast():
     sent = "aé" * 60 + "b.jpg"
-    started = time.perf_counter()
+    started = time.process_time()
     assert not may_be(sent, "a" * 240)
     assert may_be(sent, "ae" * 60 + "b.jpg")
-    assert time.perf_counter() - started < 1.0
+    assert time.process_time() - started < 1.0
 
 
 NAMES = st.text(st.sampled_from("abé東_. %-"), min_size=1, max_size=9)

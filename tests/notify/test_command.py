@@ -91,8 +91,12 @@ def test_hung_program_is_killed_with_children(program, out):
         writes(out, "[os.getpid(), child.pid]") + ".__class__",
         "time.sleep(600)",
     )
-    with pytest.raises(Undelivered, match="killed"):
-        Command(argv, os.environ, patience=3.0)(NOTICE)
+    # On a busy machine it may be killed before it has begun.
+    for patience in (3.0, 60.0):
+        with pytest.raises(Undelivered, match="killed"):
+            Command(argv, os.environ, patience=patience)(NOTICE)
+        if out.exists() and out.read_text():
+            break
     for pid in json.loads(out.read_text()):
         until = time.monotonic() + 10
         while time.monotonic() < until and running(pid):

@@ -160,13 +160,13 @@ def picture() -> Callable[[int, int, int], bytes]:
 
 @pytest.fixture
 def eventually() -> Callable[..., None]:
-    """Wait for what another thread of the sandbox is about to do; fails after five seconds."""
+    """Wait for what another thread of the sandbox is about to do; fails after a minute."""
     import time
 
     def wait(happened: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while not happened():
-            assert time.monotonic() < deadline, "it did not happen within five seconds"
+            assert time.monotonic() < deadline, "it did not happen within a minute"
             time.sleep(0.005)
 
     return wait

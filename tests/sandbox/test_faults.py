@@ -136,7 +136,7 @@ def test_unprocessed_asset_stays_so_until_processed(make_caller, clock):
 
 
 def test_hung_upload_is_stored_after_timeout(caller, eventually):
-    caller.sandbox.set_faults(FaultRule(kind=FaultKind.HANG, seconds=0.4, times=1))
+    caller.sandbox.set_faults(FaultRule(kind=FaultKind.HANG, seconds=2.0, times=1))
     caller.http.timeout = 0.1
     with pytest.raises(httpx.ReadTimeout):
         caller.upload()

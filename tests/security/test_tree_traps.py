@@ -45,8 +45,8 @@ def test_swapped_folder_link_is_not_followed(swapping):
     tree = Tree(os.fsencode(swapping))
     read = set()
     failed = 0
-    deadline = time.monotonic() + 1
-    while time.monotonic() < deadline:
+    began = time.monotonic()
+    while (took := time.monotonic() - began) < 1 or (took < 60 and not (read and failed)):
         try:
             read.add(tree.read_small(b"in/a.jpg", 100))
         except TreeError:

@@ -43,11 +43,11 @@ class Heard:
         yield
         self._goes_on.set()
 
-    def until_lost(self, seconds=20.0):
+    def until_lost(self, seconds=60.0):
         with self._changed:
             assert self._changed.wait_for(lambda: self.lost, seconds)
 
-    def until(self, path, seconds=5.0, times=1):
+    def until(self, path, seconds=60.0, times=1):
         """Wait for so many hints at the path; a file that is made and written gives two."""
         with self._changed:
             assert self._changed.wait_for(lambda: self.paths.count(path) >= times, seconds), self.paths
@@ -135,7 +135,8 @@ def test_recreated_folder_is_watched_again(watch, heard):
     (root / "photos").mkdir()
     watcher.tend(heard.now)
     (root / "photos").rmdir()
-    time.sleep(0.3)
+    # Its event comes after that of the removal.
+    assert watcher.is_alive(60)
     (root / "photos").mkdir()
     assert watcher.tend(heard.now) == [bytes(root / "photos")]
     (root / "photos" / "again").write_bytes(b"a")
@@ -222,18 +223,18 @@ def test_a_name_of_any_bytes_is_hinted_at(watch, heard):
 
 def test_canary_sings_only_while_watching(watch):
     watcher, _ = watch()
-    assert watcher.is_alive(5)
+    assert watcher.is_alive(60)
     watcher.stop()
     assert not watcher.is_alive(0.2)
 
 
 def test_canary_sings_after_folder_removal(watch, tmp_path):
     watcher, _ = watch()
-    assert watcher.is_alive(5)
+    assert watcher.is_alive(60)
     for _ in range(3):
         shutil.rmtree(tmp_path / "canary")
-        assert watcher.is_alive(5)
-    assert watcher.is_alive(5)
+        assert watcher.is_alive(60)
+    assert watcher.is_alive(60)
 
 
 def test_canary_sings_once_its_folder_exists(watch, tmp_path, heard):
@@ -244,7 +245,7 @@ def test_canary_sings_once_its_folder_exists(watch, tmp_path, heard):
     (root / "a").write_bytes(b"a")
     heard.until(b"a")
     (tmp_path / "canary").unlink()
-    assert watcher.is_alive(5)
+    assert watcher.is_alive(60)
 
 
 def test_overflow_loses_no_folder(watch, heard):
@@ -262,7 +263,7 @@ def test_overflow_loses_no_folder(watch, heard):
     for number in range(limit + 100):
         os.mkdir(os.path.join(photos, str(number)))
     watcher.tend(heard.now)
-    assert watcher.is_alive(5)
+    assert watcher.is_alive(60)
     before = coverage().watched
     noisy, other = os.path.join(photos, "noisy"), os.path.join(photos, "other")
     with heard.held_up():
@@ -276,7 +277,7 @@ def test_overflow_loses_no_folder(watch, heard):
     (photos / "new" / "a").write_bytes(b"a")
     heard.until(b"photos/new/a")
     assert watcher.tend(heard.now) == []
-    assert watcher.is_alive(5)
+    assert watcher.is_alive(60)
     assert (coverage().watched, heard.lost) == (before, [OVERFLOWED])
 
 
@@ -395,7 +396,7 @@ def test_folder_renamed_at_once_is_watched(folders, heard):
 
 def test_folder_moved_out_is_watched_no_more(watch, heard):
     watcher, root = watch()
-    assert watcher.is_alive(5)
+    assert watcher.is_alive(60)
     before = coverage().watched
     (root / "a" / "b").mkdir(parents=True)
     (root / "a" / "b" / "1").write_bytes(b"1")
@@ -442,7 +443,7 @@ def test_ended_thread_is_noticed(watch, monkeypatch):
     assert watcher.is_running
     monkeypatch.setattr(watcher, "_hint", None)
     (root / "a").write_bytes(b"a")
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while watcher.is_running and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not watcher.is_running
@@ -456,8 +457,8 @@ def test_kernel_watches_are_counted(watch):
     watcher, root = watch()
     for number in range(20):
         (root / str(number)).mkdir()
-    assert watcher.is_alive(5)
-    deadline = time.monotonic() + 5
+    assert watcher.is_alive(60)
+    deadline = time.monotonic() + 60
     while coverage().watched < before + 22 and time.monotonic() < deadline:
         time.sleep(0.02)
     # The root, twenty folders and the canary's.

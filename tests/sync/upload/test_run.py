@@ -20,8 +20,8 @@ from assetsync.sync.upload.uploader import Uploader
 from tests.world import FullDisk
 
 WORKERS = 4
-PATIENCE = 10
-SLOW_CALLBACK = 1.0
+PATIENCE = 60
+SLOW_CALLBACK = 3.0
 """Seconds for which nothing may keep the event loop; the machine of a test may falter for a moment."""
 _OPEN = "SELECT sent_name FROM attempts WHERE closed_at IS NULL ORDER BY id"
 
