@@ -319,7 +319,7 @@ class TestOfTheTree:
 
     def test_the_daemon_does_not_send_it_again(self, mirrored, eventually):
         mirrored.configure(more="schedule: {verify: 1s, index: 1s}\n")
-        mirrored.config.write_text(mirrored.config.read_text().replace("settle: 0s", "settle: 2s"))
+        mirrored.config.write_text(mirrored.config.read_text().replace("settle: 0s", "settle: 20s"))
         mirrored.start("run")
         eventually(lambda: is_held(mirrored.ledger))
         path = mirrored.write("second.jpg", b"second")
