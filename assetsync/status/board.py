@@ -98,7 +98,7 @@ class Board:
         metrics.show(self.status, live)
 
     def status(self, patience: float = _PATIENCE) -> SiteStatus:
-        """Return the status of the site, cached for at least a second, and longer if the ledger is slow to read.
+        """Return the status of the site, cached for a second, and up to a minute if the ledger is slow to read.
 
         If another thread reads it for longer than `patience` seconds, return the cached status, but only for a minute:
         while the disk hangs, an old status must not report for hours that all is well. Raise LedgerError.
@@ -112,7 +112,7 @@ class Board:
             if self._kept is None or began >= self._kept_until:
                 self._kept = read_status(self._config.outline, self._ledger, self._clock.now())
                 ended = self._clock.steady()
-                self._kept_until = ended + max(_FRESH_SECONDS, _SPARING * (ended - began))
+                self._kept_until = ended + min(_STALE, max(_FRESH_SECONDS, _SPARING * (ended - began)))
             return self._kept
         finally:
             self._lock.release()

@@ -14,6 +14,7 @@ import pytest
 from pydantic import SecretStr
 
 import assetsync.log as log_module
+import assetsync.status.board as board_module
 from assetsync.errors import LedgerError
 from assetsync.ledger.runs import HeldUp, LastScan, UploadAddress
 from assetsync.log import register_secret
@@ -320,6 +321,21 @@ def test_slow_ledger_read_shows_last_reading(shown):
         asks.start()
         asks.join(10)
         assert found == [before]
+    assert board.status().counts.of(State.QUEUED) == 1
+
+
+def test_slow_ledger_is_read_again_after_a_minute(shown, monkeypatch):
+    """The process stood still for ten seconds, as on a busy machine, while it read the ledger."""
+    world, board = shown.world, shown.board
+    read = board_module.read_status
+    monkeypatch.setattr(board_module, "read_status", lambda *args: world.clock.advance(10) or read(*args))
+    world.clock.advance(60)
+    before = board.status()
+    world.write("new")
+    world.scan()
+    world.clock.advance(59)
+    assert board.status() is before
+    world.clock.advance(2)
     assert board.status().counts.of(State.QUEUED) == 1
 
 
