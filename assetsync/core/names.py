@@ -97,6 +97,7 @@ def is_shown_as(sent: str, shown: str) -> bool:
     these with one blank for several in a row.
     `may_be` accepts any text in place of such characters, and so matches every name that this function matches.
     """
+    # The usual case, in which no form needs to be made.
     return is_exactly(sent, shown) or _plain(shown) in _plain_forms(sent)
 
 
@@ -107,12 +108,10 @@ class ShownNames:
     """
 
     def __init__(self, sent: Iterable[str]) -> None:
-        names = set(sent)
-        self._exact = {name.casefold() for name in names}
-        self._plain: set[str] = set().union(*map(_plain_forms, names))
+        self._plain_forms = frozenset[str]().union(*map(_plain_forms, set(sent)))
 
     def __contains__(self, shown: str) -> bool:
-        return shown.casefold() in self._exact or _plain(shown) in self._plain
+        return _plain(shown) in self._plain_forms
 
 
 def shown_patterns(sent: str) -> frozenset[str]:
@@ -147,9 +146,11 @@ def _spellings(sent: str) -> frozenset[str]:
 
 @lru_cache(maxsize=4096)
 def _plain_forms(sent: str) -> frozenset[str]:
+    """Return what `_plain` makes of each name that is shown for the sent one (`is_shown_as`), itself included."""
     return frozenset(map(_plain, _forms(sent)))
 
 
+@lru_cache(maxsize=4096)
 def _plain(name: str) -> str:
     """Fold what services change in any name: case, and ASCII characters that are not letters, digits, `.` or `-`."""
     return re.sub(r"[\x00-\x2c/\x3a-\x40\x5b-\x60\x7b-\x7f\ufffd]", "_", name.casefold())
