@@ -2,7 +2,7 @@
 
 The event loop prepares small files while that is quick, because a thread would wait for the interpreter's lock at each
 system call. Else a thread prepares them, or, while files are read slowly, each worker prepares its own in a thread.
-What happens to one file is in `worker`, which file comes next in `queue`.
+What happens to one file is in `worker`, which file comes next in `queue`, where it is prepared in `preparation_place`.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from assetsync.errors import OutOfResources
 from assetsync.ledger.rows import FileRow
 from assetsync.sync.upload.folder_listing import ListingNeeded
 from assetsync.sync.upload.gather import Ready
+from assetsync.sync.upload.preparation_place import PreparationPlace
 from assetsync.sync.upload.queue import Step
 from assetsync.sync.upload.threads import Blocking, InPlace, Threads
 from assetsync.sync.upload.worker import UploadContext, Worker
@@ -34,19 +35,6 @@ _YIELD = 0.0005
 """Seconds after which another thread that computes lets the event loop run; Python's default is ten times as long."""
 
 _BATCH_SECONDS = 0.05
-_LONG = 0.1
-"""Seconds for a batch, from which on the event loop was kept for too long."""
-
-_QUICKLY = 0.001
-"""Seconds for a file, on average, up to which the event loop prepares files."""
-
-_SLOW = 0.005
-"""Seconds for a file, on average, from which on each worker prepares its own."""
-
-_UNTIL_TRIED = 30.0
-"""Seconds until the quicker way is tried again."""
-
-_MANY = 50
 _LOOK_AGAIN = 0.25
 
 _WITH_FEWER = 60.0
@@ -81,12 +69,7 @@ class Uploader:
         self.in_place = False
         """Whether `run` uses no threads and no connections of the event loop, so that a simulation can repeat it."""
         self._clock = uploads.context.clock
-        self._may_hang = may_hang
-        self._ask_again_at = 0.0
-        # Until these times (steady seconds) the event loop prepares no files, and each worker prepares its own.
-        self._in_thread_until = 0.0
-        self._side_by_side_until = 0.0
-        self._seconds_per_file = 0.0
+        self._place = PreparationPlace(may_hang)
 
     def step(self) -> Step:
         """Upload one due file; any number of threads may call it."""
@@ -137,46 +120,36 @@ class Uploader:
         """How many files are kept ready, each with its descriptor."""
         return max(self.workers, _AHEAD) if self.workers == self._configured else self.workers
 
-    def is_quick(self) -> bool:
+    def may_prepare_in_loop(self) -> bool:
         """Return whether the event loop may wait for the next file of `prepare_some`."""
-        now = self._clock.steady()
-        if now < self._in_thread_until:
-            return False
-        if now >= self._ask_again_at:
-            self._ask_again_at = now + _UNTIL_TRIED
-            try:
-                self._in_thread_until = float("inf") if self._may_hang() else 0.0
-            except OSError:
-                self._in_thread_until = self._ask_again_at
+        is_quick = self._place.is_event_loop(self._clock.steady())
         # A simulated count takes no time, so that another is always due.
-        return now >= self._in_thread_until and (self.in_place or not self.uploads.selection.counts_next)
+        return is_quick and (self.in_place or not self.uploads.selection.counts_next)
 
-    def prepare_quickly(self, count: int) -> tuple[list[_Item], Step]:
-        """Do what `prepare_some` does, in the event loop."""
+    def prepare_in_loop(self, count: int) -> tuple[list[_Item], Step]:
+        """Do what `prepare_some` does, in the event loop: end where the next file may take long."""
         began = self._clock.steady()
         with self.uploads.preparer.hurried():
-            found = self.prepare_some(count, hurried=True)
+            found = self.prepare_some(count, self.may_prepare_in_loop)
         ended = self._clock.steady()
-        if ended - began > _LONG:
-            # One file took long, or a look for due files among many that are held.
-            self._in_thread_until = max(self._in_thread_until, ended + _UNTIL_TRIED)
+        self._place.note_batch(ended - began, ended)
         return found
 
-    def prepare_some(self, count: int, *, hurried: bool = False) -> tuple[list[_Item], Step]:
-        """Take up to `count` files and prepare the small ones; return WORKED if there may be more.
+    def prepare_some(self, count: int, go_on: Callable[[], bool] = lambda: True) -> tuple[list[_Item], Step]:
+        """Take up to `count` files while `go_on` returns True, and prepare the small ones.
 
-        If it is `hurried`, end where the next file may take long.
+        Return WORKED if there may be more.
         """
         items: list[_Item] = []
         began = now = self._clock.steady()
         try:
             # The count of the waiting files, or the slow disk, may come in the middle.
-            while len(items) < count and now - began < _BATCH_SECONDS and (not hurried or self.is_quick()):
+            while len(items) < count and now - began < _BATCH_SECONDS and go_on():
                 changes = self.uploads.selection.changes
                 row = self.uploads.selection.take()
                 if isinstance(row, Step):
                     return items, row
-                if not self._is_quick(row, now):
+                if not self._is_prepared_ahead(row, now):
                     items.append(_Item(row, None, now, changes))
                     continue
                 try:
@@ -186,7 +159,7 @@ class Uploader:
                     items.append(_Item(row, None, now, changes))
                     continue
                 took, now = self._clock.steady() - now, self._clock.steady()
-                self._note_seconds(took, now)
+                self._place.note_file(took, now)
                 if ready is not None:
                     items.append(_Item(row, ready, now, changes))
         except BaseException:
@@ -202,19 +175,10 @@ class Uploader:
         else:
             self.uploads.selection.give_back(item.row)
 
-    def _is_quick(self, row: FileRow, now: float) -> bool:
-        """Return whether the file can be prepared in a moment: others wait for it."""
+    def _is_prepared_ahead(self, row: FileRow, now: float) -> bool:
+        """Return whether the file is prepared here and not by its worker: others wait for it."""
         is_small = row.size <= _QUICK and self.uploads.rate_limiter is None
-        return is_small and now >= self._side_by_side_until and self.uploads.preparer.is_listed(row.destfolderid)
-
-    def _note_seconds(self, seconds: float, now: float) -> None:
-        # An average over many files, because a disk may falter for a moment.
-        self._seconds_per_file += (seconds - self._seconds_per_file) / _MANY
-        if self._seconds_per_file > _SLOW:
-            self._seconds_per_file = 0.0
-            self._side_by_side_until = now + _UNTIL_TRIED
-        elif self._seconds_per_file > _QUICKLY:
-            self._in_thread_until = max(self._in_thread_until, now + _UNTIL_TRIED)
+        return is_small and not self._place.is_each_worker(now) and self.uploads.preparer.is_listed(row.destfolderid)
 
 
 class _Run:
@@ -275,8 +239,8 @@ class _Run:
             if self._idle or (self._has_taken and 2 * missing >= ahead):
                 self._has_taken = False
                 all_idle = len(self._idle) == workers
-                if self._uploader.is_quick():
-                    items, step = self._uploader.prepare_quickly(missing)
+                if self._uploader.may_prepare_in_loop():
+                    items, step = self._uploader.prepare_in_loop(missing)
                 else:
                     items, step = await self._blocking.run(partial(self._uploader.prepare_some, missing))
                 for item in items:

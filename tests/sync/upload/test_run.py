@@ -565,15 +565,15 @@ def test_run_in_place_prepares_files_as_the_event_loop_does(world, monkeypatch):
     """Otherwise the simulation would hardly try that way, because a count of the waiting files is due all the time."""
     write(world, 60)
     world.site.uploader.in_place = True
-    quickly = world.site.uploader.prepare_quickly
+    prepare = world.site.uploader.prepare_in_loop
     prepared = []
 
     def noted(count):
-        items, step = quickly(count)
+        items, step = prepare(count)
         prepared.extend(items)
         return items, step
 
-    monkeypatch.setattr(world.site.uploader, "prepare_quickly", noted)
+    monkeypatch.setattr(world.site.uploader, "prepare_in_loop", noted)
     assert run(world) is Step.IDLE
     assert len(prepared) == 60
 
