@@ -125,6 +125,7 @@ class Verifier:
         behind = {row.id for row in rows if needs_index and self._may_be_behind(row, now)}
         stored, added = self._in_database(rows, found, to_compare, behind)
         rows += added
+        not_searched = {row.id for row in added}
         now = self._clock.now()
         waited = (_waited(row, now) for row in rows if row.assetid not in found)
         self._least_pause = next_look(min(waited, default=0.0), self._longest, self._index_lag * needs_index)
@@ -134,7 +135,8 @@ class Verifier:
             if row.state is State.BLOCKED:
                 changes.append(_of_blocked(row, asset, now))
             elif asset is not None:
-                changes.append(self._change(row, asset, now, findable=row.assetid in found, needs_index=needs_index))
+                findable = None if row.id in not_searched else row.assetid in found
+                changes.append(self._change(row, asset, now, findable=findable, needs_index=needs_index))
             elif row.id in behind:
                 detail = _NOT_YET if row.seen_at is None else _NOT_FINDABLE
                 changes.append((row, None, {"due_at": self._due(row, now, needs_index=True), "detail": detail}))
@@ -287,7 +289,8 @@ class Verifier:
         request = SearchRequest(searchfor=pattern, folderid=folder, dbdirect=True)
         return of_ids(self._sent_metadata.look(every(self._service.search, request)), ids)
 
-    def _change(self, row: FileRow, asset: Asset, now: float, *, findable: bool, needs_index: bool) -> Change:
+    def _change(self, row: FileRow, asset: Asset, now: float, *, findable: bool | None, needs_index: bool) -> Change:
+        """Return what an asset that a search shows changes; `findable` is None if the index was not asked for it."""
         expected = Expected(_folder_of(row), row.size, row.md5)
         reading, difference = compare(expected, asset)
         columns: dict[str, Any] = {"seen_at": row.seen_at or now, "unseen_boot": None}
@@ -312,6 +315,9 @@ class Verifier:
             columns |= {"verified_at": now, "reason": None, "detail": None} | self._kind_of(row, asset)
             columns |= self._sent_metadata.of_adopted(row)
             return row, Event.CONFIRMED, columns
+        if findable is None and reading is Reading.EQUAL:
+            # It was listed with others. It stays due, so that the next step asks the index for it.
+            return row, None, columns
         columns["due_at"] = self._due(row, now, needs_index=needs_index)
         if reading is Reading.NOT_YET:
             return self._not_processed(row, columns | {"detail": difference}, now)

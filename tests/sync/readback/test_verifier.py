@@ -6,6 +6,7 @@ from structlog.testing import capture_logs
 from assetsync.errors import ServiceUnreachable
 from assetsync.model import State
 from assetsync.sync.context import NullMeter
+from assetsync.sync.readback import verifier
 from assetsync.sync.requests.retry import Retry
 
 VERIFIED, STORED, BLOCKED, IN_DOUBT = State.VERIFIED, State.STORED, State.BLOCKED, State.IN_DOUBT
@@ -35,6 +36,21 @@ def test_unfindable_asset_is_not_verified(sent):
     world.live(30)
     assert (world.row("0").state, world.row("0").detail) == (VERIFIED, None)
     assert world.row("0").findable_at is not None
+
+
+def test_assets_listed_with_others_are_searched_for_next(sent, monkeypatch):
+    """The index shows most of many assets; for those that it does not show, the folder is listed with all of them."""
+    monkeypatch.setattr(verifier, "BATCH", 10)
+    world = sent(30, service={"index_lag": None, "index_call": "noop"})
+    world.clock.advance(400)
+    looked_for_first = {row.assetid for row in world.ledger.assets.to_verify(world.clock.now(), 7)}
+    for asset in world.service.assets.values():
+        asset.indexed_at = None if asset.id in looked_for_first else world.clock.now()
+    steps = 0
+    while world.site.verifier.step().looked:
+        steps += 1
+    assert [row.state for row in world.ledger.reports.files()].count(VERIFIED) == 23
+    assert steps <= 4
 
 
 @pytest.mark.parametrize("said", [{"schedule": {"index": "off"}}, {"policy": {"verified_when": "stored"}}])
