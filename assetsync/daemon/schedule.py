@@ -53,7 +53,7 @@ class SystemZone(tzinfo):
         """Return the local time; `fold` is 1 for the second of two equal times when the clock goes back."""
         local = dt.replace(tzinfo=UTC).astimezone()
         naive = local.replace(tzinfo=None, fold=0)
-        return naive.replace(tzinfo=self, fold=int(naive.astimezone().utcoffset() != local.utcoffset()))
+        return naive.replace(tzinfo=self, fold=int(self.utcoffset(naive) != local.utcoffset()))
 
 
 _ZONE = SystemZone()
