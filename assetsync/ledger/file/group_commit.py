@@ -1,14 +1,15 @@
 """Group commit: pieces of work that wait at the same moment share one transaction, and so one fsync.
 
-A piece that was submitted goes into the next commit, whichever thread makes it. If a piece of a batch fails, the whole
-batch runs again, each piece in its own savepoint, and only the second run counts. Opening the file and translating
-SQLite's errors are left to `database`.
+A piece that was submitted goes into the next commit, whichever thread makes it; one thread may write the pieces, and
+another one commit them. If a piece of a batch fails, the whole batch runs again, each piece in its own savepoint, and
+only the second run counts. Opening the file and translating SQLite's errors are left to `database`.
 """
 
 import contextlib
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from assetsync.errors import LedgerError
@@ -73,53 +74,88 @@ class Commits:
         """Commit the queued work, unless another thread has committed this piece meanwhile."""
         with self._commit_lock:
             if not piece.done:
-                self._commit_waiting()
+                self._commit_written(self._run_queued())
 
     def commit(self) -> None:
         """Commit the queued work; return once everything that was queued before the call is committed or has failed."""
-        # Each `Pending` raises the failure of its own piece.
-        with self._commit_lock, contextlib.suppress(LedgerError):
-            if self._queue:
-                self._commit_waiting()
+        with self._commit_lock:
+            self._commit_written(self._run_queued())
+
+    def write_queued(self) -> Callable[[], None] | None:
+        """Write the queued work, and return the function that commits it; None if nothing is left to be committed.
+
+        Call that function once, in any thread: no other work is committed before. Each Pending raises the failure of
+        its own piece.
+        """
+        self._commit_lock.acquire()
+        batch: Sequence[Pending[Any]] = ()
+        try:
+            batch = self._run_queued()
+        finally:
+            if not batch:
+                self._commit_lock.release()
+        return partial(self._commit_and_release, batch) if batch else None
 
     def in_one_commit(self) -> contextlib.AbstractContextManager[object]:
         """Let everything that is submitted inside the block share one transaction; nothing may wait in the block."""
         return self._queue_lock
 
-    def _commit_waiting(self) -> None:
+    def _commit_and_release(self, batch: Sequence[Pending[Any]]) -> None:
+        try:
+            self._commit_written(batch)
+        finally:
+            self._commit_lock.release()
+
+    def _run_queued(self) -> Sequence[Pending[Any]]:
+        """Run the queued work in a transaction, which stays open; return the work, nothing if all of it has failed."""
         with self._queue_lock:
             batch, self._queue = self._queue, []
-        conn = self._conn
+        if batch:
+            with self._failing_together(batch):
+                if not self._run_together(self._conn, batch):
+                    self._run_apart(self._conn, batch)
+                self._last(self._conn)
+                return batch
+        return ()
+
+    def _commit_written(self, batch: Sequence[Pending[Any]]) -> None:
+        """Commit the open transaction, if there is work in it."""
+        if batch:
+            with self._failing_together(batch):
+                self._commit(self._conn)
+            for piece in batch:
+                piece.done = True
+
+    def _commit(self, conn: sqlite3.Connection) -> None:
+        conn.execute("COMMIT")
+        self._check()
+        self.count += 1
+
+    @contextlib.contextmanager
+    def _failing_together(self, batch: Sequence[Pending[Any]]) -> Iterator[None]:
+        """Roll back and let all pieces fail if the block fails; raise only what is no error of SQLite or the ledger."""
         # The default result: whatever goes wrong below, no piece is reported as being on the disk.
         failure: BaseException | None = LedgerError("what was to be written to the ledger is not on the disk")
         try:
-            if not self._run_together(conn, batch):
-                self._run_apart(conn, batch)
-            self._commit(conn)
+            yield
             failure = None
         except BaseException as error:
             with contextlib.suppress(sqlite3.Error):
-                conn.execute("ROLLBACK")
+                self._conn.execute("ROLLBACK")
             if isinstance(error, sqlite3.OperationalError):
                 # Checkpoint the write-ahead log into the database, so that SQLite writes the log again from its
                 # beginning. SQLite does so only after a commit: on a small disk the log alone could make every
                 # commit fail. If there is no room for the checkpoint either, the caller reports the disk.
                 with contextlib.suppress(sqlite3.Error):
-                    conn.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-            if not isinstance(error, sqlite3.Error):
-                failure = error
+                    self._conn.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            failure = self._translate(error) if isinstance(error, sqlite3.Error) else error
+            if not isinstance(failure, LedgerError):
                 raise
-            failure = self._translate(error)
         finally:
-            for piece in batch:
-                piece.error = piece.error or failure
-                piece.done = True
-
-    def _commit(self, conn: sqlite3.Connection) -> None:
-        self._last(conn)
-        conn.execute("COMMIT")
-        self._check()
-        self.count += 1
+            if failure is not None:
+                for piece in batch:
+                    piece.error = piece.error or failure
+                    piece.done = True
 
     def _run_together(self, conn: sqlite3.Connection, batch: Sequence[Pending[Any]]) -> bool:
         """Run all pieces in one transaction; if one fails, which is rare, roll all of them back and return False."""

@@ -1,11 +1,11 @@
-"""Run in threads what may block for long. The event loop waits for commits, and for small files on a fast disk.
+"""Run in threads what may block for long. The event loop writes to the ledger, and reads small files from a fast disk.
 
 All are daemon threads: one that hangs in a dead network file system keeps no process from ending.
 """
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from queue import SimpleQueue
@@ -19,6 +19,9 @@ _OTHERS_FOLLOW = 0.002
 
 class Blocking(Protocol):
     """A way to run blocking work for coroutines."""
+
+    is_committing: bool
+    """Whether a thread waits for the disk: the event loop has time until it is False again."""
 
     async def run(self, work: Callable[[], T]) -> T:
         """Return what `work` returns, or raise what it raises."""
@@ -38,15 +41,18 @@ class Threads:
 
     def __init__(
         self,
-        commit: Callable[[], None],
+        write_queued: Callable[[], Callable[[], None] | None],
         alive: Callable[[], AbstractContextManager[object]],
         committers: Callable[[], int],
+        meanwhile: Callable[[], None],
     ) -> None:
-        """`commit` commits what was submitted to the ledger; `alive` surrounds each piece of work.
+        """`write_queued` is that of the ledger; `alive` surrounds each piece of work.
 
-        `committers` returns how many coroutines may wait for a commit at the same time.
+        `committers` returns how many coroutines may wait for a commit at the same time. `meanwhile` is called when a
+        thread begins to commit.
         """
-        self._commit = commit
+        self.is_committing = False
+        self._write_queued = write_queued
         self._alive = alive
         self._started: list[_Thread] = []
         # The thread that was used last is used first: it has the ledger's pages in its cache.
@@ -55,33 +61,30 @@ class Threads:
         self._waiting: list[asyncio.Future[None]] = []
         self._timer: asyncio.Handle | None = None
         self._committers = committers
+        self._meanwhile = meanwhile
+        self._is_closed = False
 
     async def run(self, work: Callable[[], T]) -> T:
         """See `Blocking`."""
-        if not self._idle:
-            self._idle.append(_Thread(f"upload-{len(self._started) + 1}", self._alive))
-            self._started.append(self._idle[-1])
-        thread = self._idle.pop()
-        ended: asyncio.Future[T] = self._loop.create_future()
+        self._reserve_thread()
+        thread, ended = self._idle.pop(), self._loop.create_future()
         thread.start(work, partial(self._ended, thread, ended))
-        return await ended
+        return cast("T", await ended)
 
-    def _ended(
-        self, thread: "_Thread", ended: "asyncio.Future[T]", result: T | None, error: BaseException | None
-    ) -> None:
+    def _reserve_thread(self) -> None:
+        if not self._idle:
+            self._started.append(_Thread(f"upload-{len(self._started) + 1}", self._alive))
+            self._idle.append(self._started[-1])
+
+    def _ended(self, thread: "_Thread", ended: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
         self._idle.append(thread)
-        if ended.cancelled():
-            return
-        if error is None:
-            ended.set_result(cast("T", result))
-        else:
-            ended.set_exception(error)
+        _set_all([ended], result, error)
 
     async def commit(self, *, others_follow: bool) -> None:
         """See `Blocking`; all who wait at the same time share one commit.
 
-        It runs in the event loop: handing it to a thread and back took longer than the commit itself, because both
-        threads wait for the interpreter's lock at each statement.
+        The event loop writes, because two threads would wait for the interpreter's lock at each statement. A thread
+        waits for the disk.
         """
         waiting = self._loop.create_future()
         self._waiting.append(waiting)
@@ -96,24 +99,55 @@ class Threads:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self.is_committing or self._is_closed:
+            # Those who wait share the commit that begins when this one has ended; after `close` nobody waits.
+            return
         waiting, self._waiting = self._waiting, []
-        failure = None
+        commit, failure = None, None
         try:
-            self._commit()
+            # Before anything is written, which must then be committed.
+            self._reserve_thread()
+            commit = self._write_queued()
         except BaseException as error:  # noqa: BLE001 - raised in the coroutines that wait
             failure = error
-        for each in waiting:
-            if each.cancelled():
-                continue
-            if failure is None:
-                each.set_result(None)
-            else:
-                each.set_exception(failure)
+        if commit is None:
+            _set_all(waiting, None, failure)
+            return
+        self.is_committing = True
+        thread = self._idle.pop()
+        thread.start(partial(self._commit_in_thread, commit), partial(self._committed, thread, waiting))
+        self._meanwhile()
+
+    def _commit_in_thread(self, commit: Callable[[], None]) -> None:
+        try:
+            commit()
+        finally:
+            self.is_committing = False
+
+    def _committed(
+        self, thread: "_Thread", waiting: "list[asyncio.Future[None]]", _result: None, error: BaseException | None
+    ) -> None:
+        self._idle.append(thread)
+        _set_all(waiting, None, error)
+        if self._waiting and self._timer is None:
+            # First those who have waited go on.
+            self._timer = self._loop.call_soon(self._commit_now)
 
     def close(self) -> None:
         """See `Blocking`."""
+        self._is_closed = True
         for thread in self._started:
             thread.close()
+
+
+def _set_all(futures: "Iterable[asyncio.Future[Any]]", result: Any, error: BaseException | None) -> None:
+    for future in futures:
+        if future.cancelled():
+            continue
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
 
 
 class _Thread:
@@ -154,6 +188,7 @@ class InPlace:
 
     def __init__(self, commit: Callable[[], None]) -> None:
         self._commit = commit
+        self.is_committing = False
 
     async def run(self, work: Callable[[], T]) -> T:
         """See `Blocking`."""

@@ -1,7 +1,9 @@
 """Upload due files until a stop: an event loop with `upload.workers` workers.
 
-The event loop prepares small files while that is quick, because a thread would wait for the interpreter's lock at each
-system call. Else a thread prepares them, or, while files are read slowly, each worker prepares its own in a thread.
+The event loop prepares small files while that is quick, best while a thread commits; another thread would wait for the
+interpreter's lock at each system call. Else a thread prepares them, or, while files are read slowly, each worker
+prepares its own in a thread.
+
 What happens to one file is in `worker`, which file comes next in `queue`, where it is prepared in `preparation_place`.
 """
 
@@ -126,11 +128,11 @@ class Uploader:
         # A simulated count takes no time, so that another is always due.
         return is_quick and (self.in_place or not self.uploads.selection.counts_next)
 
-    def prepare_in_loop(self, count: int) -> tuple[list[_Item], Step]:
-        """Do what `prepare_some` does, in the event loop: end where the next file may take long."""
+    def prepare_in_loop(self, count: int, go_on: Callable[[], bool]) -> tuple[list[_Item], Step]:
+        """Do what `prepare_some` does, in the event loop."""
         began = self._clock.steady()
         with self.uploads.preparer.hurried():
-            found = self.prepare_some(count, self.may_prepare_in_loop)
+            found = self.prepare_some(count, go_on)
         ended = self._clock.steady()
         self._place.note_batch(ended - began, ended)
         return found
@@ -191,17 +193,22 @@ class _Run:
         context = uploader.uploads.context
         self._clock = context.clock
         self._tick = context.heartbeat.tick
-        commit = context.ledger.store.commit
         self._items: deque[_Item] = deque()
         self._idle: deque[asyncio.Future[_Item | None]] = deque()
+        self._look = asyncio.Event()
+        store = context.ledger.store
         self._blocking: Blocking = (
-            InPlace(commit)
+            InPlace(store.commit)
             if uploader.in_place
-            else Threads(commit, context.heartbeat.thread, lambda: uploader.workers - len(self._idle))
+            else Threads(
+                store.write_queued,
+                context.heartbeat.thread,
+                lambda: uploader.workers - len(self._idle),
+                meanwhile=self._look.set,
+            )
         )
         # Whether a worker has taken a file since files were prepared: while all are busy, none is prepared again.
         self._has_taken = True
-        self._look = asyncio.Event()
         self._ends = False
         self._step = Step.WORKED
         self._failure: Exception | None = None
@@ -236,11 +243,13 @@ class _Run:
         ahead = self._uploader.ahead
         while self._may_go_on():
             missing = len(self._idle) + ahead - len(self._items)
-            if self._idle or (self._has_taken and 2 * missing >= ahead):
+            are_few = bool(self._idle) or 2 * missing >= ahead
+            if self._idle or (self._has_taken and missing > 0 and (are_few or self._has_time())):
                 self._has_taken = False
                 all_idle = len(self._idle) == workers
-                if self._uploader.may_prepare_in_loop():
-                    items, step = self._uploader.prepare_in_loop(missing)
+                may_prepare = self._uploader.may_prepare_in_loop if are_few else self._has_time
+                if may_prepare():
+                    items, step = self._uploader.prepare_in_loop(missing, may_prepare)
                 else:
                     items, step = await self._blocking.run(partial(self._uploader.prepare_some, missing))
                 for item in items:
@@ -259,6 +268,10 @@ class _Run:
             while self._items and self._clock.steady() - self._items[0].at >= _FRESH:
                 self._uploader.give_back(self._items.popleft())
         return Step.WORKED
+
+    def _has_time(self) -> bool:
+        """Return whether the event loop may prepare the next file while a thread commits."""
+        return self._blocking.is_committing and self._uploader.may_prepare_in_loop()
 
     def _hand_out(self, item: _Item) -> None:
         if self._idle:
