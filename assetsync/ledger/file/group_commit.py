@@ -74,23 +74,23 @@ class Commits:
         """Commit the queued work, unless another thread has committed this piece meanwhile."""
         with self._commit_lock:
             if not piece.done:
-                self._commit_written(self._run_queued())
+                self._commit_written(self._write())
 
     def commit(self) -> None:
         """Commit the queued work; return once everything that was queued before the call is committed or has failed."""
         with self._commit_lock:
-            self._commit_written(self._run_queued())
+            self._commit_written(self._write())
 
     def write_queued(self) -> Callable[[], None] | None:
         """Write the queued work, and return the function that commits it; None if nothing is left to be committed.
 
-        Call that function once, in any thread: no other work is committed before. Each Pending raises the failure of
-        its own piece.
+        Call that function once, in any thread: until it has returned, every other writer waits. Each Pending raises the
+        failure of its own piece.
         """
         self._commit_lock.acquire()
         batch: Sequence[Pending[Any]] = ()
         try:
-            batch = self._run_queued()
+            batch = self._write()
         finally:
             if not batch:
                 self._commit_lock.release()
@@ -106,8 +106,8 @@ class Commits:
         finally:
             self._commit_lock.release()
 
-    def _run_queued(self) -> Sequence[Pending[Any]]:
-        """Run the queued work in a transaction, which stays open; return the work, nothing if all of it has failed."""
+    def _write(self) -> Sequence[Pending[Any]]:
+        """Run the queued work in a transaction, which stays open; return the work, empty if all of it has failed."""
         with self._queue_lock:
             batch, self._queue = self._queue, []
         if batch:
@@ -133,7 +133,10 @@ class Commits:
 
     @contextlib.contextmanager
     def _failing_together(self, batch: Sequence[Pending[Any]]) -> Iterator[None]:
-        """Roll back and let all pieces fail if the block fails; raise only what is no error of SQLite or the ledger."""
+        """Roll back and let all pieces fail if the block fails.
+
+        The pieces raise the errors of SQLite and of the ledger; any other error is raised here, too.
+        """
         # The default result: whatever goes wrong below, no piece is reported as being on the disk.
         failure: BaseException | None = LedgerError("what was to be written to the ledger is not on the disk")
         try:

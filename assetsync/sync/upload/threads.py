@@ -1,4 +1,4 @@
-"""Run in threads what may block for long. The event loop writes to the ledger, and reads small files from a fast disk.
+"""Run in threads what may block for long. The event loop writes what they commit, and reads small files on a fast disk.
 
 All are daemon threads: one that hangs in a dead network file system keeps no process from ending.
 """
@@ -44,37 +44,36 @@ class Threads:
         write_queued: Callable[[], Callable[[], None] | None],
         alive: Callable[[], AbstractContextManager[object]],
         committers: Callable[[], int],
-        meanwhile: Callable[[], None],
+        commit_began: Callable[[], None],
     ) -> None:
         """`write_queued` is that of the ledger; `alive` surrounds each piece of work.
 
-        `committers` returns how many coroutines may wait for a commit at the same time. `meanwhile` is called when a
-        thread begins to commit.
+        `committers` returns how many coroutines may wait for a commit at the same time. `commit_began` is called in the
+        event loop once a thread commits.
         """
         self.is_committing = False
         self._write_queued = write_queued
         self._alive = alive
-        self._started: list[_Thread] = []
+        # It exists before anything is written, because what was written must be committed.
+        self._committer = _Thread("upload-commit", alive)
+        self._started = [self._committer]
         # The thread that was used last is used first: it has the ledger's pages in its cache.
         self._idle: list[_Thread] = []
         self._loop = asyncio.get_running_loop()
         self._waiting: list[asyncio.Future[None]] = []
         self._timer: asyncio.Handle | None = None
         self._committers = committers
-        self._meanwhile = meanwhile
+        self._commit_began = commit_began
         self._is_closed = False
 
     async def run(self, work: Callable[[], T]) -> T:
         """See `Blocking`."""
-        self._reserve_thread()
+        if not self._idle:
+            self._idle.append(_Thread(f"upload-{len(self._started)}", self._alive))
+            self._started.append(self._idle[-1])
         thread, ended = self._idle.pop(), self._loop.create_future()
         thread.start(work, partial(self._ended, thread, ended))
         return cast("T", await ended)
-
-    def _reserve_thread(self) -> None:
-        if not self._idle:
-            self._started.append(_Thread(f"upload-{len(self._started) + 1}", self._alive))
-            self._idle.append(self._started[-1])
 
     def _ended(self, thread: "_Thread", ended: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
         self._idle.append(thread)
@@ -99,14 +98,15 @@ class Threads:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self.is_committing or self._is_closed:
-            # Those who wait share the commit that begins when this one has ended; after `close` nobody waits.
+        if self._is_closed:
+            # No thread would commit what is written. The run has failed, and those who wait are cancelled.
+            return
+        if self.is_committing:
+            # Those who wait share the next commit, which begins when this one has ended.
             return
         waiting, self._waiting = self._waiting, []
         commit, failure = None, None
         try:
-            # Before anything is written, which must then be committed.
-            self._reserve_thread()
             commit = self._write_queued()
         except BaseException as error:  # noqa: BLE001 - raised in the coroutines that wait
             failure = error
@@ -114,9 +114,8 @@ class Threads:
             _set_all(waiting, None, failure)
             return
         self.is_committing = True
-        thread = self._idle.pop()
-        thread.start(partial(self._commit_in_thread, commit), partial(self._committed, thread, waiting))
-        self._meanwhile()
+        self._committer.start(partial(self._commit_in_thread, commit), partial(self._committed, waiting))
+        self._commit_began()
 
     def _commit_in_thread(self, commit: Callable[[], None]) -> None:
         try:
@@ -124,10 +123,7 @@ class Threads:
         finally:
             self.is_committing = False
 
-    def _committed(
-        self, thread: "_Thread", waiting: "list[asyncio.Future[None]]", _result: None, error: BaseException | None
-    ) -> None:
-        self._idle.append(thread)
+    def _committed(self, waiting: "list[asyncio.Future[None]]", _result: None, error: BaseException | None) -> None:
         _set_all(waiting, None, error)
         if self._waiting and self._timer is None:
             # First those who have waited go on.

@@ -1,8 +1,8 @@
 """Upload due files until a stop: an event loop with `upload.workers` workers.
 
-The event loop prepares small files while that is quick, best while a thread commits; another thread would wait for the
-interpreter's lock at each system call. Else a thread prepares them, or, while files are read slowly, each worker
-prepares its own in a thread.
+The event loop prepares small files while that is quick, and preferably while a thread commits: a thread that prepares
+files waits for the interpreter's lock at each system call. Else a thread prepares them, or, while files are read
+slowly, each worker prepares its own in a thread.
 
 What happens to one file is in `worker`, which file comes next in `queue`, where it is prepared in `preparation_place`.
 """
@@ -204,7 +204,7 @@ class _Run:
                 store.write_queued,
                 context.heartbeat.thread,
                 lambda: uploader.workers - len(self._idle),
-                meanwhile=self._look.set,
+                commit_began=self._look.set,
             )
         )
         # Whether a worker has taken a file since files were prepared: while all are busy, none is prepared again.
@@ -243,15 +243,15 @@ class _Run:
         ahead = self._uploader.ahead
         while self._may_go_on():
             missing = len(self._idle) + ahead - len(self._items)
-            are_few = bool(self._idle) or 2 * missing >= ahead
-            if self._idle or (self._has_taken and missing > 0 and (are_few or self._has_time())):
+            are_few = bool(self._idle) or (self._has_taken and 2 * missing >= ahead)
+            if are_few or (self._has_taken and missing > 0 and self._has_time()):
                 self._has_taken = False
                 all_idle = len(self._idle) == workers
-                may_prepare = self._uploader.may_prepare_in_loop if are_few else self._has_time
-                if may_prepare():
-                    items, step = self._uploader.prepare_in_loop(missing, may_prepare)
-                else:
+                go_on = self._uploader.may_prepare_in_loop if are_few else self._has_time
+                if are_few and not go_on():
                     items, step = await self._blocking.run(partial(self._uploader.prepare_some, missing))
+                else:
+                    items, step = self._uploader.prepare_in_loop(missing, go_on)
                 for item in items:
                     self._hand_out(item)
                 if items or step is Step.WORKED:
