@@ -126,8 +126,8 @@ class Threads:
     def _committed(self, waiting: "list[asyncio.Future[None]]", _result: None, error: BaseException | None) -> None:
         _set_all(waiting, None, error)
         if self._waiting and self._timer is None:
-            # First those who have waited go on.
-            self._timer = self._loop.call_soon(self._commit_now)
+            # First those who have waited go on, and the answers that have already arrived are read.
+            self._timer = self._loop.call_later(0, self._commit_now)
 
     def close(self) -> None:
         """See `Blocking`."""
