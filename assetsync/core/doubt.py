@@ -47,6 +47,7 @@ class Candidate:
       (`sync.doubts.candidates`).
     - `asked`: an operator must decide each attempt that claims it.
     - `named`: its name is one that the sent name may have become.
+    - `shown`: its name is a form of the sent name that services are known to return.
     - `unsure`: it has no MD5, and its name is only similar to the sent name, or also fits another undecided upload of
       the same size.
     - `renamed`: it has no MD5 (yet) and another name, and the service may rename uploads into its folder.
@@ -60,6 +61,7 @@ class Candidate:
     contested: bool = False
     asked: bool = False
     named: bool = True
+    shown: bool = True
     unsure: bool = False
     renamed: bool = False
     prefix: str | None = None
@@ -109,7 +111,7 @@ def is_equal(doubt: Doubt, sight: Candidate) -> bool:
     if not sight.asset.processed or sight.asset.size not in (doubt.size, None):
         return False
     if sight.asset.md5 is not None and doubt.md5 is not None:
-        may_be_its_own = sight.named or not sight.before or doubt.refused_as_duplicate
+        may_be_its_own = sight.shown or not sight.before or doubt.refused_as_duplicate
         return sight.asset.md5 == doubt.md5 and may_be_its_own
     return sight.named and not sight.unsure and _is_alike(doubt, sight)
 

@@ -35,6 +35,7 @@ def asset(assetid: str = "1", *, size: int | None = 100, md5: str | None = "AA",
 
 
 EQUAL = Candidate(asset())
+OF_ANOTHER = replace(EQUAL, before=True, named=False, shown=False)
 OTHER = Candidate(asset(md5="BB"))
 SMALLER = Candidate(asset(size=60, md5="C6"))
 UNPROCESSED = Candidate(asset(size=0, md5=None))
@@ -160,7 +161,8 @@ def second(sight: Candidate, assetid: str) -> Candidate:
         ("5 equal is adopted at once and needs no grace", [OTHER, second(EQUAL, "2")], found("2")),
         ("5 equal under another name is adopted", [replace(EQUAL, named=False)], found("1")),
         ("5 equal from before is adopted", [replace(EQUAL, before=True)], found("1")),
-        ("5 but not under another name", [replace(EQUAL, before=True, named=False), second(EQUAL, "2")], found("2")),
+        ("5 but not under another name", [OF_ANOTHER, second(EQUAL, "2")], found("2")),
+        ("5 nor under a name like it", [replace(EQUAL, before=True, shown=False), second(EQUAL, "2")], found("2")),
         ("5 the name sent is preferred", [replace(EQUAL, named=False), second(EQUAL, "2")], found("2", "1")),
         ("5 what is new is preferred", [replace(EQUAL, before=True), second(EQUAL, "2")], found("2")),
         ("5 equal ones are told apart by their id", [second(EQUAL, "2"), EQUAL], found("1", "2")),
@@ -177,7 +179,6 @@ def test_found(rule: str, candidates: list[Candidate], expected: Verdict, grace:
 
 
 PROOF = replace(SMALLER, prefix="C6")
-OF_ANOTHER = replace(EQUAL, before=True, named=False)
 ABSENT_BEFORE = replace(MINE, absences=MAX_ABSENCES - 1)
 
 # Judgement, the asset it rests on, and whether the look-up counts for the grace.

@@ -249,7 +249,8 @@ class Candidates:
                     one.assets[i],
                     before=i in explained or (i in seen and seen[i][0] < attempt.id),
                     named=may_be(attempt.sent_name, one.assets[i].filename),
-                    unsure=one.assets[i].md5 is None and not is_shown_as(attempt.sent_name, one.assets[i].filename),
+                    shown=(is_shown := is_shown_as(attempt.sent_name, one.assets[i].filename)),
+                    unsure=one.assets[i].md5 is None and not is_shown,
                 ),
             )
             for i in free
@@ -275,6 +276,7 @@ class Candidates:
                 # An asset was there before the attempt only if a look-up that ended before the attempt showed it.
                 before=seen_to < attempt.id or assetid in explained,
                 named=is_named,
+                shown=is_named and is_shown_as(attempt.sent_name, asset.filename),
                 unsure=is_named and asset.processed and is_unsure(competing_attempts, asset, seen_to, attempt),
                 renamed=one.renames and not is_named and is_renamed(names_of_others, asset, attempt),
                 prefix=one.prefixes.get(asset.size or 0),
