@@ -248,6 +248,8 @@ class EventLoop:
     def close(self) -> None:
         for connection in filter(None, self._connections.values()):
             self._loop.call_soon_threadsafe(connection.close)
+        # The socket is closed in the turn of the loop after that.
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop).result(30)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
