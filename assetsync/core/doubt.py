@@ -105,8 +105,8 @@ class Verdict:
 def is_equal(doubt: Doubt, sight: Candidate) -> bool:
     """Return whether an asset is the whole file: same MD5, or without MD5 the same size and name, and new.
 
-    An asset of another name that existed before the attempt is another file's: the ledger may have lost the row of that
-    file. For an upload that was refused as a copy only the MD5 counts.
+    An asset that existed before the attempt, under a name that services do not return for the sent one, is another
+    file's: the ledger may have lost the row of that file. For an upload that was refused as a copy only the MD5 counts.
     """
     if not sight.asset.processed or sight.asset.size not in (doubt.size, None):
         return False

@@ -242,19 +242,18 @@ class Candidates:
         attempt = one.doubt.attempt
         free = set(one.assets) - self._taken(one)
         seen, explained = self._sightings.first_seen(free), self._sightings.damaged(free)
-        return any(
-            is_equal(
-                one.facts,
-                Candidate(
-                    one.assets[i],
-                    before=i in explained or (i in seen and seen[i][0] < attempt.id),
-                    named=may_be(attempt.sent_name, one.assets[i].filename),
-                    shown=(is_shown := is_shown_as(attempt.sent_name, one.assets[i].filename)),
-                    unsure=one.assets[i].md5 is None and not is_shown,
-                ),
+        for asset in map(one.assets.__getitem__, free):
+            is_shown = is_shown_as(attempt.sent_name, asset.filename)
+            sight = Candidate(
+                asset,
+                before=asset.id in explained or (asset.id in seen and seen[asset.id][0] < attempt.id),
+                named=may_be(attempt.sent_name, asset.filename),
+                shown=is_shown,
+                unsure=asset.md5 is None and not is_shown,
             )
-            for i in free
-        )
+            if is_equal(one.facts, sight):
+                return True
+        return False
 
     def of(self, one: Looking, newest: int) -> list[Candidate]:
         """Return the shown assets as candidates, with the claims of other attempts; `newest` is the newest attempt."""
