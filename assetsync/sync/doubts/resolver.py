@@ -373,7 +373,7 @@ class Resolver:
         if verdict.judgement is Judgement.WAIT:
             looked = watch.looked(counts=verdict.counts_for_grace)
             pause = self._pause(attempt.looks, watch.gap)
-            if looked.grace.boot:
+            if looked.grace.boot and not watch.is_over():
                 pause = min(pause, max(_LEAST_PAUSE, looked.grace.end(watch.needed) - self._clock.steady()))
             ledger.looked(attempt.id, looked, now + pause)
         self._report(one, verdict)

@@ -880,6 +880,21 @@ def test_failed_global_lookup_sends_nothing(world):
     assert (world.row("a.jpg").state, len(world.service.posts)) == (BLOCKED, 1)
 
 
+@pytest.mark.parametrize("is_answered", [False, True], ids=["no answer", "asset never processed"])
+def test_doubt_after_its_grace_is_looked_up_in_pauses(world, is_answered):
+    """The grace is over: nothing but the search of all folders keeps the file in doubt."""
+    identity = lose_and_move(world)
+    world.service.assets[identity].processed_at = 1e12
+    search = world.service.search
+    world.service.search = lambda request: search(request) if request.folderid or is_answered else _fails()
+    world.live(3 * GRACE)
+    looks = world.ledger.doubts.of(world.row("a.jpg").id).looks
+    world.live(3 * GRACE, tick=0.25)
+    # Half of the longest gap, which is half of the grace.
+    assert world.ledger.doubts.of(world.row("a.jpg").id).looks - looks <= 3 * GRACE / (GRACE / 4)
+    assert world.row("a.jpg").state is IN_DOUBT
+
+
 def test_unprocessed_moved_asset_is_asked_about(world):
     world.service.processing = 90.0
     matches = world.service._matches
