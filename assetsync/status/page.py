@@ -186,7 +186,7 @@ def _said(status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
             "at": ago(now, status.refused.at),
             "reload": _shown("`systemctl reload assetsync@SITE`"),
         },
-        "holds": [(_shown(folder), _shown(hold.detail)) for folder, hold in sorted(status.holds.items())],
+        "holds": [(_shown(folder), _shown(hold.detail), hold.reason) for folder, hold in sorted(status.holds.items())],
         "vanished": vanished_from(status),
         "vanished_last": _vanished(status, now),
         "missing": [_shown(name) for name in status.missing_folders],
