@@ -8,6 +8,7 @@ from urllib.parse import urljoin
 
 import pytest
 
+from assetsync.core.outcome import MESSAGES, Answer, Fault
 from assetsync.guide import as_html, pages
 from assetsync.status.board import guide_page
 from assetsync.status.sentences import _HELP
@@ -107,7 +108,10 @@ def test_blocked_reason_links_to_its_row(shown):
 
 def test_each_blocked_reason_has_a_row(shown):
     rows = set(ids(shown.get("/guide/troubleshooting").body.decode()))
-    assert {*_HELP, "different", "too_large"} <= rows
+    refused = {
+        message.reason for message in MESSAGES if (message.answer, message.fault) == (Answer.REFUSED, Fault.FILE)
+    }
+    assert {*_HELP, *refused, "different"} <= rows
 
 
 def test_guide_is_text_without_its_library(shown, monkeypatch):
