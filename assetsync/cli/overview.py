@@ -24,6 +24,7 @@ from assetsync.status.site_status import Level, SiteStatus, read_status
 from assetsync.text import plural, printable, span
 
 _OLD = 26 * 3600.0
+_LONG_STOP = 3600.0
 """Seconds after which the last scan is too old, as for the alert AssetsyncNoScan."""
 
 _KEYS = ("level", "in_sync", "running", "verified", "pending", "in_doubt", "blocked", "page", "scan_age_seconds")
@@ -59,8 +60,19 @@ class Site:
 
 
 def needs_person(status: SiteStatus) -> bool:
-    """Return whether the status asks for a person, or nobody has scanned the tree for a day."""
-    return status.level is Level.NEEDS_YOU or _lacks_scan(status)
+    """Return whether the status asks for a person, nothing could be sent for an hour, or the last scan is old."""
+    return status.level is Level.NEEDS_YOU or _is_stopped_for_long(status) or _lacks_scan(status)
+
+
+def _is_stopped_for_long(status: SiteStatus) -> bool:
+    """Return whether the service, or uploads in doubt, have stopped all uploads for an hour.
+
+    Uploads resume by themselves, but a service that is away for so long may be away until a person looks.
+    """
+    pause, held_up = status.paused or status.ended_by, status.held_up
+    stops = [] if pause is None else [pause.since]
+    stops += [held_up.since] if held_up is not None and held_up.everything else []
+    return any(status.at - since >= _LONG_STOP for since in stops)
 
 
 def _lacks_scan(status: SiteStatus) -> bool:

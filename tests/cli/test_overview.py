@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -19,8 +20,10 @@ from jsonschema import Draft202012Validator
 from assetsync.cli import options
 from assetsync.cli.commands.schema import schema
 from assetsync.cli.entry import run
+from assetsync.cli.overview import needs_person
 from assetsync.ledger.ledger import open_ledger
-from assetsync.ledger.runs import PageAddress, Unsettled
+from assetsync.ledger.runs import HeldUp, PageAddress, Pause, Unsettled
+from assetsync.status.site_status import read_status
 
 
 @pytest.fixture
@@ -137,6 +140,24 @@ def test_brief_asks_for_a_person_after_an_old_scan(server, site):
     assert out.endswith("; no scan for 3 d\n")
     assert first_words(server("--all")[1]) == ["calm"]
     assert json.loads(server("--all", "--json")[1])["needs_you"] is True
+
+
+@pytest.mark.parametrize(("minutes", "code"), [(59, 0), (61, 1)])
+def test_brief_asks_for_a_person_after_an_hour(server, site, minutes, code):
+    """Uploads would resume by themselves; but whoever has only this line would not hear of a service that is gone."""
+    site.write("a.jpg")
+    path = install(server, site, "calm")
+    with closing(open_ledger(path)) as ledger:
+        ledger.runs.note_pause(Pause(ledger.start_no, time.time() - minutes * 60, "unreachable", "no answer"))
+        assert server("--brief")[0] == code
+
+
+@pytest.mark.parametrize(("minutes", "everything", "needs"), [(59, True, False), (61, True, True), (61, False, False)])
+def test_hour_stopped_by_doubts_needs_a_person(world, minutes, everything, needs):
+    world.scan_and_send()
+    status = read_status(world.site.config.outline, world.ledger, world.clock.now(), running=True)
+    held_up = HeldUp(1, status.at - minutes * 60, ("F1",), everything)
+    assert needs_person(replace(status, held_up=held_up)) is needs
 
 
 def test_pages_are_shown_or_why_not(server, site):

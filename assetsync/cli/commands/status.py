@@ -64,7 +64,7 @@ def command(config: Outline | None, *, as_json: bool, watch: bool, brief: bool) 
 
     The command only reads the ledger: it asks the service nothing and does not look at the tree. It works beside a
     daemon. It exits with 0 whatever it shows. With --brief, it exits with 1 if a person is needed: something is
-    blocked or stopped, or the last scan is older than 26 hours.
+    blocked or stopped by a brake, nothing could be sent for an hour, or the last scan is older than 26 hours.
 
     \b
     Examples:
