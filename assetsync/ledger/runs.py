@@ -191,7 +191,8 @@ class Runs:
 
     def scanned(self, scan: LastScan, seconds: float) -> None:
         """Record the result of a scan."""
-        self._write(_of("rescan"), {**scan._asdict(), "seconds": round(seconds, 3)})
+        start = self._store.fact("start")
+        self._write(_of("rescan"), {**scan._asdict(), "seconds": round(seconds, 3), "start": start})
 
     def note_vanished(self, at: float, paths: Sequence[bytes], known: int) -> Vanished:
         """Record that a scan found these of the `known` files gone; kept for a week."""
@@ -219,6 +220,11 @@ class Runs:
             return None
         lists = {name: tuple(record[name]) for name in ("missing", "also_unreadable") if name in record}
         return _read_as(LastScan, record | lists)
+
+    def has_scanned(self) -> bool:
+        """Return whether the latest process has scanned the tree."""
+        record = self._read(_of("rescan"))
+        return record is not None and record.get("start") == self._store.fact("start")
 
     def not_scanned(self, unreadable: str = "") -> None:
         """Mark the last scan as incomplete: since then the tree, or this `unreadable` path, could not be read."""

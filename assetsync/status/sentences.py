@@ -164,9 +164,9 @@ def held_by_doubts(status: SiteStatus) -> str | None:
 
 
 def _as_of(status: SiteStatus) -> str:
-    """Return the time of the last scan; return nothing while a process runs, which sees changes."""
+    """Return the time of the last scan; return nothing once a process has scanned: while it runs, it sees changes."""
     scan = status.last_scan
-    if status.running or scan is None:
+    if status.has_scanned or scan is None:
         return ""
     return f" at the last scan, {hour(scan.at, status.at)} ({span(status.at - scan.at)} ago)"
 

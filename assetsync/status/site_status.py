@@ -109,7 +109,8 @@ class Progress:
 class SiteStatus:
     """The status of a site at one time; `blocked`, `doubts` and `drifted` hold the first `NAMED` files.
 
-    `running`: whether a process holds the ledger. `oldest`: the first queued of the versions that are queued, in
+    `running`: whether a process holds the ledger. `has_scanned`: whether that process has scanned the tree since its
+    start. `oldest`: the first queued of the versions that are queued, in
     flight, in doubt or stored. `paused`: why the running process sends nothing. `held_up`: the folders whose queued
     files wait until uploads in doubt are decided. `ended_by`: without a running process, the trouble that ended the
     last one. `undecided`: folders of the service whose last audit missed so many assets that it pulled a brake; the
@@ -127,6 +128,7 @@ class SiteStatus:
     site: str
     at: float
     running: bool
+    has_scanned: bool
     folders: tuple[MappedFolder, ...]
     counts: Counts
     brakes: tuple[Brake, ...]
@@ -282,6 +284,7 @@ def read_status(config: Outline, ledger: LedgerView, now: float, *, running: boo
         site=config.site,
         at=now,
         running=running,
+        has_scanned=running and ledger.runs.has_scanned(),
         folders=config.folders,
         counts=counts,
         brakes=tuple(reports.brakes()),

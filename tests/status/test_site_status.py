@@ -197,9 +197,11 @@ def test_idle_site_is_in_sync_since_last_scan(shown, age, said):
     verified(shown.world)
     scan = datetime(2026, 11, 20 if age > 86400 else 23, 23, 45, tzinfo=UTC).timestamp()
     shown.world.ledger.runs.scanned(LastScan(scan, complete=True, unreadable=0), 0.1)
-    status = replace(shown.status(), at=scan + age, running=False)
+    status = replace(shown.status(), at=scan + age, running=False, has_scanned=False)
     assert headline(status) == f"in sync at the last scan, {said}: 1 file verified"
-    assert headline(replace(status, running=True)) == "in sync: 1 file verified"
+    # A process that has not scanned since its start does not know what changed before.
+    assert headline(replace(status, running=True)) == headline(status)
+    assert headline(replace(status, running=True, has_scanned=True)) == "in sync: 1 file verified"
     assert (as_object(status)["in_sync"], as_object(status)["scan_age_seconds"]) == (True, max(0, age))
 
 

@@ -121,6 +121,16 @@ def test_unwatched_site_shows_scan_age(site):
     assert 7200 <= said["scan_age_seconds"] < 7260
 
 
+def test_start_without_scan_shows_older_scan(site):
+    """A process that has not scanned since its start has not seen what changed while none ran."""
+    site.write("a.jpg")
+    assert site.run("reconcile").code == 0
+    with closing(open_ledger(site.ledger)) as ledger:
+        assert re.fullmatch(AT_THE_LAST_SCAN, site.run("status").out.splitlines()[0])
+        ledger.runs.scanned(ledger.runs.last_scan(), 0.1)
+        assert site.run("status").out.splitlines()[0] == "hq: in sync: 1 file verified"
+
+
 def test_json_is_one_object_with_fixed_keys(site):
     site.write("a.jpg", b"four")
     site.write("empty.jpg", b"")
