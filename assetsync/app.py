@@ -336,7 +336,7 @@ def build(
             brakes,
             runtime_state,
             drift,
-            AwaitedPaths(context, plan),
+            AwaitedPaths(context, plan, single_looks.unexamined),
             config.ledger.parent,
         ),
         sidecars=sidecars,

@@ -18,15 +18,24 @@ _REASON = "unreadable"
 
 
 class AwaitedPaths:
-    """The paths that the last finished scan missed or could not read; used by the thread that scans."""
+    """The paths that the last finished scan missed or could not read; used by the thread that scans.
 
-    def __init__(self, context: Context, plan: Plan) -> None:
+    `unexamined` are those that another thread could not examine. The paths that a scan has covered are removed from it.
+    """
+
+    def __init__(self, context: Context, plan: Plan, unexamined: set[bytes]) -> None:
         self._tree = context.tree
         self._tick = context.heartbeat.tick
         self._plan = plan
         self._files: list[bytes] = []
         self._folders: list[bytes] = []
         self._unreadable: list[bytes] = []
+        self._unexamined = unexamined
+        self._covered: tuple[bytes, ...] = ()
+
+    def scan_begins(self) -> None:
+        """Note that a scan begins, which covers what was unexamined before it."""
+        self._covered = tuple(self._unexamined)
 
     def note(self, result: ScanResult, *, undecided: bool) -> None:
         """Replace the paths by those of a finished scan; `undecided`: a brake keeps its missing files in the ledger."""
@@ -34,6 +43,7 @@ class AwaitedPaths:
         self._files = [path for path in result.missing_sample.values if undecided and path not in renamed]
         self._folders = [self._plan.folders()[position] for position in report.missing_mappings]
         self._unreadable = [path for path, why in report.unreadable[:_MOST] if why != MOVED_AWAY]
+        self._unexamined.difference_update(self._covered)
 
     def found(self) -> str | None:
         """Return what is back, as the reason for a scan; None if nothing is. Raise OutOfResources.
@@ -44,7 +54,7 @@ class AwaitedPaths:
             return "the missing files are back"
         if any(map(self._is_listable, self._folders)):
             return "a mapped folder is back"
-        if any(map(self._is_readable, self._unreadable)):
+        if any(map(self._is_readable, (*self._unreadable, *self._unexamined))):
             return "what was unreadable can be read"
         return None
 

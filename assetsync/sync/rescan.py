@@ -81,6 +81,7 @@ class Rescan:
         self.brakes.check_mappings()
         renames = self.single_looks.renames
         renames.scan_begins()
+        self.awaited.scan_begins()
         began = clock.steady()
         self.runtime_state.begin_scan()
         try:

@@ -133,6 +133,26 @@ def test_unreadable_folder_is_found_once_it_can_be_read(make_world, mode, way):
         world.close()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
+def test_path_unexamined_by_a_look_is_awaited(make_world):
+    """A folder is copied by another user: it can be read only at the end of the copy."""
+    with tempfile.TemporaryDirectory(prefix="assetsync-awaited-") as folder:
+        os.chmod(folder, 0o755)
+        world = make_world(Path(folder))
+        world.write("shut/a", b"a")
+        rescan = world.site.rescan
+        rescan.run()
+        (world.root / "shut").chmod(0o700)
+        with nobody():
+            world.site.single_looks.look(b"shut/a")
+            assert rescan.awaited.found() is None
+        (world.root / "shut").chmod(0o755)
+        assert rescan.awaited.found() == "what was unreadable can be read"
+        rescan.run()
+        assert rescan.awaited.found() is None
+        world.close()
+
+
 def test_daemon_scans_a_minute_after_the_return(lossy, clock):
     work = Work(lossy.site, idle=0.0)
     lose(lossy, *range(350))

@@ -38,6 +38,8 @@ _FEW = 100
 _MAYBE_UNSENT = (State.QUEUED, State.BLOCKED)
 """The states in which a file may never have had an asset."""
 
+_UNEXAMINED = 100
+
 _NAMED = 5
 """The most files that a log line names."""
 
@@ -141,7 +143,8 @@ class MappingGuard(Protocol):
 class Intake:
     """Records looks at the tree in the ledger; used by one thread at a time.
 
-    `new_versions` counts the new and changed files that single looks found.
+    `new_versions` counts the new and changed files that single looks found. `unexamined` holds paths that single looks
+    could not examine, up to 100.
     """
 
     def __init__(
@@ -173,6 +176,7 @@ class Intake:
         # In a dry run: called with each file that a run would queue.
         self._planned: Callable[[Planned], None] | None = None
         self.new_versions = 0
+        self.unexamined: set[bytes] = set()
         self.renames = Renames(context.ledger.versions)
 
     def scan(
@@ -291,10 +295,11 @@ class Intake:
         try:
             stat = self._tree.lstat(path)
         except (FileUnreadable, RootMissing) as error:
-            log.warning(
-                "a path cannot be examined", path=printable(path), why=str(error), next="the next scan tries again"
-            )
+            after = "a scan follows once it can be; the daemon looks every minute"
+            log.warning("a path cannot be examined", path=printable(path), why=str(error), next=after)
             self._report.mark_unreadable(path, str(error))
+            if len(self.unexamined) < _UNEXAMINED:
+                self.unexamined.add(path)
             why = error.__cause__.strerror if isinstance(error.__cause__, OSError) else str(error)
             is_blind = isinstance(error, FileUnreadable)
             self._ledger.runs.not_scanned(f"{printable(path)} ({why})" if is_blind else "")
