@@ -293,6 +293,8 @@ class Gathering:
                     return MayBeUploadOf(other)
                 if may_be_equal or self._ledger.queue.was_unreadable(row):
                     md5 = digest(file, row.stat, stop=self._context.heartbeat.tick, tap=self._context.progress.hashed)
+                    # If it was renamed meanwhile, its new path may be queued, and nothing shows yet that both are one.
+                    self._facts.disk = self._tree.lstat(row.path) or Absent.FILE
                 # Ask again, because hashing may take long.
                 if may_be_equal and (other := self._undecided()) is not None:
                     return MayBeUploadOf(other)

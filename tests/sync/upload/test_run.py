@@ -15,6 +15,7 @@ import pytest
 
 from assetsync.errors import LedgerError, OutOfResources
 from assetsync.model import State
+from assetsync.sync.upload import gather
 from assetsync.sync.upload.queue import Step
 from assetsync.sync.upload.uploader import Uploader
 from tests.world import FullDisk
@@ -396,6 +397,43 @@ def test_file_of_a_renamed_row_is_sent_once(world, slow_commit):
     world.scan()
     world.live(300)
     assert len(world.service.assets) == 9
+
+
+def test_large_file_renamed_while_hashed_is_sent_once(world, monkeypatch):
+    """Its new path is prepared, too, before the attempt of the old one would be recorded."""
+    world.write("known", bytes(9 << 20))
+    world.scan()
+    run(world)
+    world.write("old", bytes([1]) * (9 << 20))
+    world.scan()
+    hashed, is_asked = threading.Event(), threading.Event()
+    real, hints = gather.digest, world.ledger.equal_content.hints
+
+    def hash_slowly(file, stat, **said):
+        md5 = real(file, stat, **said)
+        if file.path == b"old":
+            hashed.set()
+            assert is_asked.wait(PATIENCE)
+        return md5
+
+    def note(row, md5):
+        found = hints(row, md5)
+        if row.path == b"new":
+            is_asked.set()
+        return found
+
+    monkeypatch.setattr(gather, "digest", hash_slowly)
+    monkeypatch.setattr(world.ledger.equal_content, "hints", note)
+    running = Running(world)
+    assert hashed.wait(PATIENCE)
+    (world.root / "old").rename(world.root / "new")
+    world.hint("new")
+    world.site.upload_queue.clear()
+    running.join()
+    world.scan()
+    world.live(300)
+    assert world.posted() == ["first", "known", "new"]
+    assert world.states() == dict.fromkeys(["first", "known", "new"], State.VERIFIED)
 
 
 def test_event_loop_prepares_files_during_a_commit(world, prepared_in, monkeypatch):
