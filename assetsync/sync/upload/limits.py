@@ -9,12 +9,14 @@ Pausing all uploads is left to `circuit_breaker`, the `upload.window` to `config
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import NamedTuple
 
 from assetsync.config.models import SiteConfig
 from assetsync.core.backoff import delay
 from assetsync.core.doubt_grace import grace_of_whole
 from assetsync.core.doubt_limits import DoubtLimits, accepted_within
+from assetsync.errors import LedgerError
 from assetsync.ledger.doubts import Doubts
 from assetsync.model import Clock
 
@@ -211,6 +213,12 @@ class DoubtLimit:
     def takes(self, destfolderid: str) -> bool:
         """Return whether a folder takes a file, by the last count; does not block."""
         return destfolderid not in self._limits.held and destfolderid not in self._failing.paused()
+
+    def doubted(self) -> None:
+        """Count after a new doubt; if the ledger cannot be read now, count before the next file is taken."""
+        self._uncounted = 0
+        with suppress(LedgerError):
+            self.count()
 
     def failed(self, destfolderid: str) -> None:
         """Record an upload that the service answered and that failed: its folder slows down."""

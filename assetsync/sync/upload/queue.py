@@ -331,7 +331,7 @@ class Selection:
 
     def doubted(self) -> None:
         """Record that an upload is in doubt. May block, to count the doubts."""
-        self._doubt_limit.count()
+        self._doubt_limit.doubted()
 
     def answer_lost(self, row: FileRow, *, answered: bool = False) -> None:
         """Record an upload without a valid answer. May block, as `doubted` does.
@@ -343,7 +343,7 @@ class Selection:
             self._doubt_limit.failed(row.destfolderid)
         else:
             self._lost_in |= {row.destfolderid}
-        self._doubt_limit.count()
+        self._doubt_limit.doubted()
 
     def has_too_many_doubts(self) -> bool:
         """Return whether too many uploads are in doubt to send more before some are decided."""

@@ -316,7 +316,14 @@ class _Run:
         return await free
 
     def _may_go_on(self) -> bool:
-        return self._failure is None and self._go_on()
+        """Return whether an upload may begin; an error ends the run, after the results of others are recorded."""
+        if self._failure is not None:
+            return False
+        try:
+            return self._go_on()
+        except Exception as error:  # noqa: BLE001 - raised by `main`, once the uploads in flight have ended
+            self._failure = error
+            return False
 
     async def _tick_regularly(self) -> None:
         """Show life, and let `_feed_until_idle` look for new files and for a stop."""

@@ -3,6 +3,7 @@
 import pytest
 
 from assetsync.core.outcome import Reply
+from assetsync.errors import LedgerError
 from assetsync.model import State
 from assetsync.sync.upload.limits import AcceptedUploads, FailingFolders
 from assetsync.sync.upload.queue import Step
@@ -196,6 +197,26 @@ def test_prepared_file_waits_for_a_doubt(world):
     world.site.uploader.run(lambda: True)
     # Those of the two workers, and none that was prepared ahead.
     assert doubts(world)["F0"] <= 2
+
+
+def test_unread_doubts_are_counted_before_the_next_file(world, monkeypatch):
+    """The ledger cannot be read right after a result is recorded: the result counts all the same."""
+    fill(world, "F0", 1)
+    by_folder, failures = world.ledger.doubts.by_folder, []
+
+    def fail_once():
+        if world.row("F0/0").state is State.IN_DOUBT and not failures:
+            failures.append(LedgerError("disk I/O error"))
+            raise failures[0]
+        return by_folder()
+
+    monkeypatch.setattr(world.ledger.doubts, "by_folder", fail_once)
+    world.service.script.append("lost_before")
+    world.send()
+    assert failures
+    assert world.site.circuit_breaker.pause is not None
+    assert world.site.uploads.selection.take() is Step.PAUSED
+    assert world.site.doubt_limit.held() == {"F0"}
 
 
 def test_accepted_uploads_are_counted_by_folder(world, clock):

@@ -264,6 +264,25 @@ def test_unexpected_error_ends_the_run(world):
     assert open_attempts(world) == ["02"]
 
 
+@pytest.mark.parametrize("posts", [1, 2, 3])
+def test_ledger_that_fails_before_a_file_loses_no_result(world, posts):
+    """The daemon asks the ledger about brakes before each file."""
+    write(world, 6)
+
+    def go_on() -> bool:
+        if len(world.service.posts) > posts:
+            raise LedgerError("disk I/O error")
+        return True
+
+    with pytest.raises(LedgerError):
+        world.site.uploader.run(go_on)
+    assert open_attempts(world) == []
+    assert not world.site.upload_queue.has_leased
+    assert run(world) is Step.IDLE
+    assert set(world.states().values()) == {State.STORED}
+    assert len(world.service.posts) == 7
+
+
 def test_hanging_answer_keeps_no_other_back(world):
     write(world, 10)
     come = hold_answers(world, "00")
