@@ -26,6 +26,9 @@ _SPARING = 20
 _COUNTED = 4096
 _COUNT_SECONDS = 30.0
 _COUNT_SOON = 10.0
+_TRIES = 3
+"""Queries after which their result is used although the queue changed meanwhile; each row is checked again anyway."""
+
 _FOLDED_NAME = attrgetter("folded_name")
 
 
@@ -124,6 +127,7 @@ class UploadQueue:
         return not is_due and not self.has_leased
 
     def _oldest_of_all(self, choice: Choice) -> FileRow | None:
+        tries = 0
         while True:
             with self._lock:
                 row, below, changes = self._lease_next(self._oldest, choice), self._size_limit(), self.changes
@@ -133,12 +137,14 @@ class UploadQueue:
                 leased = dict(self._leased)
             # Without the lock: the event loop of the uploads releases rows meanwhile.
             due = self._due(_BATCH, choice, below, leased)
+            tries += 1
             with self._lock:
-                if self.changes != changes:
+                is_current = self.changes == changes
+                if not is_current and tries < _TRIES:
                     continue
                 self._oldest.extend(due)
                 row = self._lease_next(self._oldest, choice)
-                if row is None:
+                if row is None and is_current:
                     ended = self._clock.steady()
                     self._empty_until, self._empty_choice = ended + _SPARING * (ended - began), choice
                 return row

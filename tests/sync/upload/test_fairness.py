@@ -56,6 +56,21 @@ def test_new_photo_is_sent_second_in_import(world, clock):
     assert handled_until_sent(world, "new", 3) == 2
 
 
+def test_file_is_taken_while_the_queue_keeps_changing(world, monkeypatch):
+    """Files come more often than the queue can be read: with a million waiting for a held folder that takes long."""
+    save(world, "a")
+    queue = world.site.upload_queue
+    due = queue._due
+
+    def change(*asked):
+        found = due(*asked)
+        queue.clear()
+        return found
+
+    monkeypatch.setattr(queue, "_due", change)
+    assert queue.take(Choice()).path == b"a"
+
+
 def test_new_photo_overtakes_rehashing(world, clock):
     paths = [world.write(f"old/{number}", b"old %d" % number) for number in range(MANY)]
     world.scan_and_send()
