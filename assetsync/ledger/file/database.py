@@ -240,6 +240,8 @@ def is_held(path: Path) -> bool:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
+    except OSError as error:
+        raise _unlockable(path, error) from error
     finally:
         os.close(fd)
     return False
@@ -272,7 +274,7 @@ def hold_by_hand(path: Path, boundary: str) -> int:
         fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _byte_of(boundary))
     except OSError as error:
         os.close(fd)
-        raise LedgerError(f"the lock of the ledger {path} cannot be used ({error.strerror})") from error
+        raise _unlockable(path, error) from error
     return fd
 
 
@@ -286,6 +288,8 @@ def is_sent_by_hand(path: Path, boundary: str) -> bool:
         return False
     try:
         found = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _byte_of(boundary))
+    except OSError as error:
+        raise _unlockable(path, error) from error
     finally:
         os.close(fd)
     kind: int = struct.unpack(_FLOCK, found)[0]
@@ -360,11 +364,22 @@ def _without_lock(path: Path, error: OSError) -> LedgerError:
     return LedgerError(f"the folder of the ledger {path} cannot be written ({why})", hint=hint)
 
 
+def _unlockable(path: Path, error: OSError) -> LedgerError:
+    hint = "its file system must support locks: put the ledger on a local disk"
+    return LedgerError(f"the lock of the ledger {path} cannot be used ({error.strerror})", hint=hint)
+
+
 def _take_lock(path: Path) -> int:
     fd = _lock_to_write(path)
     for _ in range(_LOCK_TRIES):
-        with contextlib.suppress(BlockingIOError):
+        try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            os.close(fd)
+            raise _unlockable(path, error) from error
+        else:
             return fd
         # `is_held` takes the lock for a moment; that must not prevent a start.
         time.sleep(_LOCK_PAUSE)

@@ -286,6 +286,22 @@ def test_lock_check_creates_nothing(tmp_path: Path):
     assert is_held(path) is False
 
 
+@pytest.mark.parametrize("ask", [is_held, lambda path: open_database(path, create=False)], ids=["reader", "holder"])
+def test_file_system_without_locks_is_reported(tmp_path: Path, monkeypatch, ask):
+    path = tmp_path / "ledger.db"
+    open_database(path, create=True).close()
+
+    def fail(_fd: int, _how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", fail)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(LedgerError, match="No locks available") as found:
+        ask(path)
+    assert "local disk" in found.value.hint
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 @pytest.mark.parametrize("opened", [open_beside, read_ledger, lambda path: open_database(path, create=False)])
 def test_readers_create_no_ledger(tmp_path: Path, opened):
     with pytest.raises(LedgerMissing, match="there is no ledger at"):
