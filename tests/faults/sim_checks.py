@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _MOST_DOUBTS = 5
 """For each worker: four may be in doubt when another file leaves, and all that are on their way may be lost."""
 
+_MOST_LOOKS = 30
+"""In a minute, for one upload: a listing is for all doubts of a folder, and each begins with short pauses."""
+
 
 class Violation(AssertionError):
     """A promise that was not kept."""
@@ -38,6 +41,8 @@ class Checks:
         self._allowed: Counter[tuple[str, bytes]] = Counter()
         self._stored: Counter[tuple[str, bytes]] = Counter()
         self._graces: dict[int, tuple[float, float]] = {}
+        # By attempt: the numbers of its look-ups within the last minute, with the true times at which they were seen.
+        self._looks: dict[int, list[tuple[float, int]]] = {}
 
     def posted(self, post: Post) -> None:
         """I2: a body leaves only for a version that is neither in doubt nor stored, after its intent is committed."""
@@ -168,6 +173,17 @@ class Checks:
         if len(simulation.watch_queue) > 2 * len(PATHS) or len(simulation.site.settling) > 2 * len(PATHS):
             raise Violation("I6: watch_queue or settling files pile up")
         self._answered_graces()
+        self._few_looks()
+
+    def _few_looks(self) -> None:
+        """I6: an upload in doubt is looked up a few times a minute, whatever keeps it in doubt."""
+        now, before = self._simulation.clock.true, self._looks
+        self._looks = {}
+        for row in self._rows("SELECT id, sent_name, looks FROM attempts WHERE closed_at IS NULL"):
+            seen = [one for one in before.get(row["id"], []) if one[0] > now - 60.0]
+            self._looks[row["id"]] = [*seen, (now, row["looks"])]
+            if seen and row["looks"] - seen[0][1] > _MOST_LOOKS:
+                raise Violation(f"I6: {row['sent_name']} is looked up {row['looks'] - seen[0][1]} times in a minute")
 
     def _answered_graces(self) -> None:
         """I2: the grace of a doubt spans answered look-ups of its folder alone, without a longer gap than may be."""

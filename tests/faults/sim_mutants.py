@@ -44,6 +44,11 @@ def no_grace(patch: Patch) -> None:
     patch.setattr(Grace, "over", lambda self, _seconds: bool(self.boot))
 
 
+def a_look_up_follows_at_once(patch: Patch) -> None:
+    """Look up a doubt four times a second until it is decided."""
+    patch.setattr(Resolver, "_pause", lambda _self, _looks, _gap: 0.25)
+
+
 def grace_from_the_attempt(patch: Patch) -> None:
     """Let the grace run from the beginning of the attempt and not from its end."""
     watch = Resolver._watch
@@ -341,6 +346,7 @@ MUTANTS: tuple[Callable[[Patch], None], ...] = (
     the_intent_comes_late,
     history_may_be_damage,
     no_take_over,
+    a_look_up_follows_at_once,
 )
 
 OF_SIMILAR: tuple[Callable[[Patch], None], ...] = (a_beginning_is_proof, what_is_over_has_left_nothing)

@@ -11,7 +11,7 @@ I2  No body leaves for a version that is in doubt or stored, and there are never
 I3  Every id in the ledger came from the service, and no two live rows share one.
 I4  What is verified has the digest that is recorded.
 I5  The API key stands in no log line and in no byte of the ledger, though the service quotes it at every occasion.
-I6  Doubts, files on their way, hints and settling files stay within their bounds.
+I6  Doubts, their look-ups in a minute, files on their way, hints and settling files stay within their bounds.
 I7  In a quiet time every file comes to rest, verified or blocked, and every attempt is decided; within a bounded time
     also where searches go on failing now and then.
 I8  What the ledger has counted is what a count of its rows gives.
@@ -114,6 +114,7 @@ KNOWN = {
     "the_intent_comes_late": 20261328,
     "history_may_be_damage": 20261203,
     "no_take_over": 20261124,
+    "a_look_up_follows_at_once": 20261124,
     "a_beginning_is_proof": 571,
     "what_is_over_has_left_nothing": 918,
     "a_sidecar_is_only_read": 20262013,
@@ -290,6 +291,11 @@ def test_service_edits_cause_no_upload(request: pytest.FixtureRequest):
 def test_moved_remains_prove_no_cut():
     """A person moves the remains of a cut upload into the folder of an open upload of the same name."""
     assert failure(curated_schedule(110_000_019)) is None
+
+
+def test_doubt_after_its_grace_is_looked_up_seldom():
+    """An upload waits for another one, whose grace is longer."""
+    assert failure(curated_schedule(116_000_129)) is None
 
 
 @pytest.mark.parametrize("mutant", OF_CURATED, ids=lambda mutant: mutant.__name__)
