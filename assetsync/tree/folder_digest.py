@@ -7,14 +7,15 @@ the digests and decides whether a stored digest is still valid.
 
 import marshal
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from operator import attrgetter
 from typing import Protocol
 
 from assetsync.model import CachedFolder
 
-_AT_ONCE = 500
+AT_ONCE = 500
+"""Names of a folder that are looked at between two calls of the scan's `stop`."""
 # The facts by which versions are compared, and the type of the file. The mode includes the permissions; a change of
 # permissions changes the ctime anyway.
 _facts = attrgetter("st_mode", "st_size", "st_mtime_ns", "st_ctime_ns", "st_ino")
@@ -54,7 +55,7 @@ class FolderDigest:
     def add(self, name: bytes, status: os.stat_result) -> None:
         """Add the next name and its facts."""
         self._seen.append((name, _facts(status)))
-        if len(self._seen) == _AT_ONCE:
+        if len(self._seen) == AT_ONCE:
             self._hash_seen()
 
     def state_of(self, folder: bytes) -> CachedFolder:
@@ -68,12 +69,17 @@ class FolderDigest:
             self._seen = []
 
 
-def is_unchanged(fd: int, names: Sequence[bytes], known: CachedFolder) -> bool:
-    """Return whether these names in the folder open at `fd` have the known digest; False if a stat fails."""
+def is_unchanged(fd: int, names: Sequence[bytes], known: CachedFolder, stop: Callable[[], bool]) -> bool:
+    """Return whether these names in the folder open at `fd` have the known digest.
+
+    False if a stat fails, or if `stop`, which is called between pieces of the names, returns True.
+    """
     hashed = blake2b(digest_size=16)
     try:
-        for start in range(0, len(names), _AT_ONCE):
-            piece = names[start : start + _AT_ONCE]
+        for start in range(0, len(names), AT_ONCE):
+            if start and stop():
+                return False
+            piece = names[start : start + AT_ONCE]
             hashed.update(_packed([(name, _facts(os.stat(name, dir_fd=fd, follow_symlinks=False))) for name in piece]))
     except OSError:
         return False

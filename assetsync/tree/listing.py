@@ -138,8 +138,8 @@ class Lister:
         """List the folder open at `fd`; the caller passes the listing to `release` when it is done.
 
         `kind_of_link` returns the kind of a link's target by the link's name; with None every link counts as special.
-        Never raises OSError: the listing holds the names read before the error, and the error. A listing that is sorted
-        on disk ends early if `stop` returns True.
+        Never raises OSError: the listing holds the names read before the error, and the error. `stop` is called between
+        pieces of a large folder; the listing ends early if it returns True, and the scan must end, too.
         """
         names: list[bytes] = []
         fresh: list[str] = []
@@ -175,12 +175,13 @@ class Lister:
                             files += 1
                     if len(fresh) > most:
                         _convert(fresh, names)
+                        # A file system that does not list the kinds of entries costs a stat for each of them.
+                        if self.stop():
+                            break
                         if len(names) > room:
                             names.sort()
                             runs.append(self.spool.write(names))
                             names.clear()
-                            if self.stop():
-                                break
                         most = min(room - len(names), _CONVERTED)
         except OSError as exc:
             error = exc

@@ -14,7 +14,7 @@ from heapq import merge
 from assetsync.core.mapping import Plan
 from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX
 from assetsync.model import NOWHERE, Seen
-from assetsync.tree.folder_digest import FolderDigest, KnownFolders, is_unchanged
+from assetsync.tree.folder_digest import AT_ONCE, FolderDigest, KnownFolders, is_unchanged
 from assetsync.tree.listing import NOTHING, Frame, Kind, Lister, Spool, close, identity_of
 from assetsync.tree.safe_open import LARGEST, LISTABLE, NO_FILE, Tree, expect_resources, facts, open_unmarked
 from assetsync.tree.scan_report import MOVED_AWAY, ScanReport
@@ -41,12 +41,12 @@ def scan(
     """Yield every file under a mapped folder, with its sidecars and those of the folders above, and fill `report`.
 
     With `known_folders`, the files of unchanged folders are counted but not yielded; its methods are called for every
-    folder. `stop` is called at every folder; when it returns True, the scan ends and the report stays unfinished, as
-    when the iterator is closed early. A folder of more than `spill_above` entries is sorted in `spill_folder` (None:
-    the system's folder for temporary files), which must be outside the tree. Links are followed only if
-    `tree.follow_symlinks` is set: a link to a file counts as a file. Below a folder that was reached through a link no
-    further link to a folder is followed, which ends every cycle. Raise RootMissing on the first `next` or when the
-    root disappears, and OutOfResources.
+    folder. `stop` is called at every folder and, in a large folder, between pieces of its names; when it returns True,
+    the scan ends and the report stays unfinished, as when the iterator is closed early. A folder of more than
+    `spill_above` entries is sorted in `spill_folder` (None: the system's folder for temporary files), which must be
+    outside the tree. Links are followed only if `tree.follow_symlinks` is set: a link to a file counts as a file. Below
+    a folder that was reached through a link no further link to a folder is followed, which ends every cycle. Raise
+    RootMissing on the first `next` or when the root disappears, and OutOfResources.
     """
     return _Walk(tree, plan, report, known_folders, Lister(Spool(spill_folder), stop, spill_above)).files()
 
@@ -61,6 +61,7 @@ class _Walk:
         self._plan = plan
         self._report = report
         self._stop = lister.stop
+        self._is_stopped = False
         self._lister = lister
         self._known_folders = known_folders
         self._stack: list[Frame] = []
@@ -81,6 +82,8 @@ class _Walk:
                     return
                 frame = self._stack[-1]
                 yield from self._files_of(frame)
+                if self._is_stopped:
+                    return
                 if frame is self._stack[-1]:
                     self._pop()
             self._report.finished = True
@@ -95,7 +98,7 @@ class _Walk:
             self._lister.spool.close()
 
     def _files_of(self, frame: Frame) -> Iterator[Seen]:  # noqa: C901, PLR0912, PLR0915 - a million times over
-        """Yield files until the folder ends or a subfolder was entered."""
+        """Yield files until the folder ends, a subfolder was entered, or the scan is stopped."""
         prefix, fd, mapping, last = self._path, frame.fd, frame.mapping, frame.last
         # The listing of an unmapped folder holds no file but its folder sidecar.
         sidecars = mapping is None or self._plan.sidecars_on(mapping)
@@ -103,13 +106,20 @@ class _Walk:
         ignored, look, new = self._plan.ignored, os.stat, tuple.__new__
         position = NOWHERE if mapping is None else mapping
         digest = frame.digest
-        files = sidecar_count = left_out = 0
+        files = sidecar_count = left_out = looked_at = 0
         try:
             for name in frame.listing.names:
                 # A name that was removed and created again during the listing may be listed twice.
                 if name == last:
                     continue
                 last = name
+                looked_at += 1
+                if looked_at == AT_ONCE:
+                    # On slow storage, one folder may take longer than a heartbeat may be absent.
+                    looked_at = 0
+                    if self._stop():
+                        self._is_stopped = True
+                        return
                 if name[-1] == _SLASH:
                     if self._enter(frame, name):
                         frame.last = name
@@ -261,7 +271,7 @@ class _Walk:
         known = known_folders.recall(self._path)
         if known is not None:
             files, folders = frame.listing.split()
-            if is_unchanged(frame.fd, files, known):
+            if is_unchanged(frame.fd, files, known, self._stop):
                 frame.unchanged = known
                 frame.listing = frame.listing._replace(names=iter(folders))
                 report = self._report

@@ -4,8 +4,12 @@ from types import SimpleNamespace
 import pytest
 
 from assetsync.model import CachedFolder
-from assetsync.tree.folder_digest import _AT_ONCE as AT_ONCE
-from assetsync.tree.folder_digest import FolderDigest, is_unchanged
+from assetsync.tree.folder_digest import AT_ONCE, FolderDigest
+from assetsync.tree.folder_digest import is_unchanged as is_unchanged_until
+
+
+def is_unchanged(fd: int, names: list[bytes], known: CachedFolder) -> bool:
+    return is_unchanged_until(fd, names, known, lambda: False)
 
 
 def state_of(fd: int, names: list[bytes]) -> CachedFolder:
@@ -21,6 +25,17 @@ def test_folder_of_any_size_is_recognised(make_tree, count: int):
     names = [b"%05d" % number for number in range(count)]
     fd = os.open(make_tree(*names), os.O_RDONLY)
     assert is_unchanged(fd, names, state_of(fd, names))
+    os.close(fd)
+
+
+def test_large_folder_ticks_between_pieces(make_tree):
+    """A folder may take longer than the watchdog waits, and a stop must not wait for its end."""
+    names = [b"%05d" % number for number in range(3 * AT_ONCE)]
+    fd = os.open(make_tree(*names), os.O_RDONLY)
+    known, told = state_of(fd, names), []
+    assert is_unchanged_until(fd, names, known, lambda: bool(told.append(1)))
+    assert len(told) == 2
+    assert not is_unchanged_until(fd, names, known, lambda: True)
     os.close(fd)
 
 

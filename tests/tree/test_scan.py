@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from assetsync.errors import RootMissing
 from assetsync.model import Seen
 from assetsync.tree import scan as scan_module
+from assetsync.tree.folder_digest import AT_ONCE
 from assetsync.tree.safe_open import Tree
 from assetsync.tree.scan import scan
 from assetsync.tree.scan_report import ScanReport
@@ -492,6 +493,33 @@ def test_stopped_scan_is_not_complete(make_tree, make_plan):
     assert not report.complete
     assert [report.covers(path) for path in (b"a.jpg", b"a.gone", b"c/1.jpg")] == [True, True, False]
     assert report.files == 2
+
+
+@pytest.mark.parametrize("spill", [1000, 50_000], ids=["sorted on disk", "in memory"])
+def test_large_folder_ticks_between_its_files(make_tree, make_plan, monkeypatch: pytest.MonkeyPatch, spill: int):
+    """The watchdog waits for a sign of life, however slowly the files of one folder are looked at."""
+    root = make_tree(*(b"%05d" % number for number in range(3 * AT_ONCE)))
+    looks = [0]
+    real = os.stat
+
+    def look(*given, **named):
+        looks[-1] += 1
+        return real(*given, **named)
+
+    monkeypatch.setattr(scan_module.os, "stat", look)
+    found = list(scan(Tree(root), make_plan(), ScanReport(), stop=lambda: bool(looks.append(0)), spill_above=spill))
+    assert len(found) == 3 * AT_ONCE
+    assert max(looks) <= AT_ONCE
+
+
+def test_stop_ends_a_scan_within_a_folder(make_tree, make_plan):
+    root = make_tree(*(b"a/%05d" % number for number in range(3 * AT_ONCE)), b"b")
+    # Asked at the root, while the folder is listed, at the folder, and twice within it.
+    report, answers = ScanReport(), iter([False, False, False, False, True])
+    found = list(scan(Tree(root), make_plan(), report, stop=lambda: next(answers)))
+    assert AT_ONCE <= len(found) < 2 * AT_ONCE
+    assert (report.finished, report.files) == (False, len(found))
+    assert [report.covers(path) for path in (b"a/00000", b"a/99999", b"b")] == [False, False, False]
 
 
 def test_closed_scan_leaves_no_descriptor(make_tree, make_plan):

@@ -236,6 +236,8 @@ class Intake:
         gone: list[tuple[int, bytes]] = []
         unmapped: list[tuple[int, bytes]] = []
         for missing in result.missing:
+            # The storage may take long for each look, and `brake.max_vanished` may allow many.
+            self._context.heartbeat.tick()
             if not result.report.covers(missing.path):
                 continue
             if missing.mapping is None:

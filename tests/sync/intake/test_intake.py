@@ -10,6 +10,7 @@ import random
 import shutil
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +19,7 @@ import pytest
 from assetsync.errors import LedgerError
 from assetsync.ledger.versions import NewVersion
 from assetsync.model import FileStat, State, Wanted
-from assetsync.sync.context import Context
+from assetsync.sync.context import Context, Heartbeat
 from assetsync.sync.intake.settling import Settling
 from assetsync.tree.safe_open import Tree, facts
 from assetsync.tree.scan_report import ScanReport
@@ -461,6 +462,21 @@ def test_missing_file_needs_a_second_look(world):
     (world.base / "b").rename(world.root / "b")
     assert world.site.intake.decide_missing(result) == [b"a"]
     assert (world.states(), world.history("a")) == ({"b": State.STORED}, [State.GONE])
+
+
+def test_second_looks_are_no_silence(world, monkeypatch):
+    """The watchdog waits for a sign of life, however many files are gone."""
+    for number in range(5):
+        world.write(f"{number}")
+    world.scan()
+    for number in range(5):
+        (world.root / f"{number}").unlink()
+    result = world.site.rescan.dry_run()
+    ticks = []
+    heartbeat = Heartbeat(lambda: bool(ticks.append(1)))
+    monkeypatch.setattr(world.site.intake, "_context", replace(world.site.context, heartbeat=heartbeat))
+    world.site.intake.decide_missing(result)
+    assert len(ticks) == 5
 
 
 def test_unreadable_folder_decides_nothing(world):
