@@ -146,6 +146,9 @@ class Daemon:
         While the disk is full or fails, wait and retry, as the loops do. systemd and the notification channels get the
         reason. Ending is no alternative: systemd does not restart a process that ended with exit code 2. `begin` can be
         called again after it was done in part.
+
+        Under systemd, wait for another process that holds the ledger, too: a pass or a command may have taken it while
+        the daemon was restarted. Nobody gets a message, because that process does the work and reports it.
         """
         waits = False
         while True:
@@ -154,15 +157,18 @@ class Daemon:
                 return None
             try:
                 return begin()
-            except LedgerBusy:
-                raise
-            except LedgerUnwritable as error:
+            except (LedgerBusy, LedgerUnwritable) as error:
+                is_busy = isinstance(error, LedgerBusy)
+                if is_busy and not self._notifier.is_used:
+                    raise
                 if not waits:
-                    again = f"tried again every {_LEDGER_PAUSE:.0f} s"
-                    log.error("waiting for the ledger", detail=str(error), next=again)  # noqa: TRY400 - the message suffices, without a traceback
+                    # The message suffices, without a traceback.
+                    say = log.warning if is_busy else log.error
+                    say("waiting for the ledger", detail=str(error), next=f"tried again every {_LEDGER_PAUSE:.0f} s")
                     self._notifier.ready()
                 waits = True
-                notifications.waits_for_ledger(str(error))
+                if not is_busy:
+                    notifications.waits_for_ledger(str(error))
                 self._notifier.status(f"waiting for the ledger: {error}")
                 self._notifier.alive()
             except Exception as error:

@@ -41,12 +41,17 @@ class Notifier:
         for_us = environ.get("WATCHDOG_PID", "") in ("", str(os.getpid()))
         self.watchdog = int(micro) / 1e6 if micro.isdigit() and for_us else None
 
+    @property
+    def is_used(self) -> bool:
+        """Whether systemd started this process as a service that reports its state."""
+        return bool(self._address)
+
     def beginning(self) -> None:
         """Ask for half an hour to start: a large ledger is checked, and migrated after an update."""
         self._send(f"EXTEND_TIMEOUT_USEC={int(_LONGEST_START * 1e6)}")
 
     def ready(self) -> None:
-        """Report that the start is over: the threads run, or the daemon waits for the ledger's disk."""
+        """Report that the start is over: the threads run, or the daemon waits for the ledger."""
         self._send("READY=1")
 
     def reloading(self, steady: float) -> None:

@@ -1,6 +1,7 @@
 """The daemon keeps SQLite's lock on its ledger, whichever way it started: without it, its -wal can be deleted."""
 
 import signal
+import socket
 import sqlite3
 import time
 import urllib.request
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from assetsync.ledger.ledger import open_ledger
 from tests.locks import deleted_but_open, fill, holds_shared, open_and_close, small_disk
 from tests.running import SHORT_BUSY_WAIT, Running
 
@@ -91,6 +93,30 @@ def test_start_beside_another_writer_keeps_the_lock(make):
     send(running, 0, 1)
     running.until_verified(1)
     expect_log_survives(running)
+
+
+def test_service_waits_for_the_ledgers_holder(make, tmp_path):
+    """A command may take the ledger of a daemon that systemd restarts; it must not stay stopped for that."""
+    running = make()
+    with closing(open_ledger(running.ledger, site="d")), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        running.start(ready=False, NOTIFY_SOCKET=str(tmp_path / "notify"))
+        systemd.settimeout(20)
+        heard = ""
+        while not heard.startswith("STATUS=waiting for the ledger: another assetsync process holds"):
+            heard = systemd.recv(4096).decode()
+        # A second try must not log it again.
+        time.sleep(3)
+    running.until(lambda: running.events("running"))
+    assert len(running.events("waiting for the ledger")) == 1
+    send(running, 0, 1)
+    running.until_verified(1)
+
+
+def test_held_ledger_ends_a_run_by_hand(make):
+    running = make()
+    with closing(open_ledger(running.ledger, site="d")):
+        assert running.start(ready=False).process.wait(20) == 4
 
 
 def test_reload_and_readers_keep_the_lock(make):

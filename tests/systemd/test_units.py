@@ -74,7 +74,7 @@ def test_readme_explains_each_relaxation(unit):
         ("NotifyAccess", "main"),
         ("WatchdogSec", "2min"),
         ("Restart", "on-failure"),
-        ("RestartPreventExitStatus", "2 4"),
+        ("RestartPreventExitStatus", "2"),
         ("StartLimitIntervalSec", "0"),
         ("StateDirectory", "assetsync"),
         ("RuntimeDirectory", "assetsync"),
