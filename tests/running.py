@@ -20,7 +20,7 @@ KEY = "daemon-key"
 SHORT_BUSY_WAIT = "import assetsync.ledger.file.database as module\nmodule._BUSY_SECONDS = 1.0"
 """Lines of Python after which SQLite waits for another program's lock for a second, in place of ten."""
 
-_MAIN = "import sys; from assetsync.cli import main; sys.exit(main())"
+MAIN = "import sys; from assetsync.cli import main; sys.exit(main())"
 
 
 class Running:
@@ -64,7 +64,7 @@ class Running:
                 [
                     *(alone(within) if within else []),
                     sys.executable,
-                    *(["-c", f"{broken}\n{_MAIN}"] if broken else ["-m", "assetsync"]),
+                    *(["-c", f"{broken}\n{MAIN}"] if broken else ["-m", "assetsync"]),
                     "run",
                     "--config",
                     self.config,

@@ -238,7 +238,8 @@ def _sentence(problem: Problem, new: int, names: tuple[str, ...], lasted: float)
         case Kind.VANISHED:
             return f"files have vanished from the tree: {first}{more} (`assetsync orphans --all` lists their assets)"
         case Kind.LEDGER:
-            return f"nothing is sent, because the ledger cannot be used: {first}; tried again every few seconds"
+            again = "tried again, and sending then resumes"
+            return f"nothing is sent, because the ledger cannot be used: {first}; {again}"
         case _:
             return f"assetsync has ended because of an error: {first} (systemctl status shows whether it runs again)"
 

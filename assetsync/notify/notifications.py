@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from assetsync.app import Site
 from assetsync.config.models import SiteConfig
 from assetsync.core.notices import AT_ONCE, DELAYS, KEPT, Delays, Kind, Notice, NoticeTracker, Problem
-from assetsync.errors import LedgerDamaged, LedgerError, ServiceError
+from assetsync.errors import LedgerDamaged, LedgerError, LedgerUnwritable, ServiceError
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.reports import Reports
@@ -206,7 +206,7 @@ class Notifications:
         self._report([Problem(Kind.ENDED, {type(error).__name__: printable(str(error)) or type(error).__name__}, 1)])
 
     def waits_for_ledger(self, why: str) -> None:
-        """Report that the start waits for the ledger; a step after `attach` reports that this is over."""
+        """Report that the ledger cannot be used yet; a step after `attach` reports that this is over."""
         self._report([ledger_problem(why)])
 
     def _report(self, problems: Iterable[Problem], delays: Delays = AT_ONCE) -> None:
@@ -264,11 +264,7 @@ def notify_once(site: Site, environ: Mapping[str, str]) -> None:
     LedgerDamaged, and ConfigError as `receivers` does.
     """
     ledger, breaker, now = site.context.ledger, site.circuit_breaker, site.context.clock.now
-
-    def failed(error: BaseException) -> None:
-        log.error("messages are not sent because of an unexpected error", exc_info=error)
-
-    notifications = Notifications(site.config, environ, site.context.clock, failed)
+    notifications = Notifications(site.config, environ, site.context.clock, _unsent)
     reminder = site.config.watch.sidecar_reminder
 
     def look(reported: Collection[str]) -> list[Problem]:
@@ -277,3 +273,31 @@ def notify_once(site: Site, environ: Mapping[str, str]) -> None:
     notifications.attach(ledger, look)
     notifications.step(AT_ONCE)
     notifications.close(_PATIENCE)
+
+
+def notify_failed(
+    config: SiteConfig, environ: Mapping[str, str], clock: Clock, error: BaseException, ledger: Ledger | None
+) -> None:
+    """Report the error that ends a single run, within `_PATIENCE` seconds, unless an earlier run reported it.
+
+    `ledger` is None if the run could not open it. Only a ledger that can be written keeps what was reported: without
+    one, each run reports the error. Raises ConfigError as `receivers` does.
+    """
+    notifications = Notifications(config, environ, clock, _unsent)
+    if ledger is not None:
+        try:
+            notifications.attach(ledger, lambda _reported: [])
+        except LedgerError as unread:
+            log.debug("the reported problems cannot be read", detail=str(unread))
+    if isinstance(error, LedgerUnwritable):
+        notifications.waits_for_ledger(str(error))
+    else:
+        notifications.ended(error)
+    try:
+        notifications.close(_PATIENCE)
+    except LedgerDamaged as damaged:
+        log.debug("the reported problems are not recorded", detail=str(damaged))
+
+
+def _unsent(error: BaseException) -> None:
+    log.error("messages are not sent because of an unexpected error", exc_info=error)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import KEY
+from assetsync.ledger.ledger import open_ledger
+from tests.running import KEY, MAIN
 
 SECTIONS = {
     "watch": "{settle: 0s}",
@@ -29,10 +30,10 @@ def configure(site, **notify):
     site.write_config(**SECTIONS, notify=json.dumps(notify))
 
 
-def run(site, *command: str) -> tuple[int, str]:
+def run(site, *command: str, broken: str = "") -> tuple[int, str]:
     with site.log.open("ab") as log:
         done = subprocess.run(
-            [sys.executable, "-m", "assetsync", *command, "--config", site.config],
+            [sys.executable, "-c", f"{broken}\n{MAIN}", *command, "--config", site.config],
             stdout=subprocess.PIPE,
             stderr=log,
             env={**os.environ, "ASSETSYNC_API_KEY": KEY},
@@ -43,8 +44,8 @@ def run(site, *command: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def reconcile(site, *more: str) -> int:
-    return run(site, "reconcile", "--wait", "0s", *more)[0]
+def reconcile(site, *more: str, broken: str = "") -> int:
+    return run(site, "reconcile", "--wait", "0s", *more, broken=broken)[0]
 
 
 def state_of(pid: str) -> str | None:
@@ -140,6 +141,44 @@ def test_damaged_ledger_is_reported_at_exit(site, sink):
     (message,) = sink.messages
     assert message["event"] == "ended"
     assert "d.db" in message["text"]
+
+
+def test_failing_pass_is_reported_once(site, sink):
+    """The ledger keeps what was reported until a pass comes to its end."""
+    configure(site, webhook=sink.url)
+    assert reconcile(site) == 0
+    broken = "import assetsync.sync.rescan as module\nmodule.Rescan.run = lambda *_, **__: 1 / 0"
+    assert [reconcile(site, broken=broken) for _ in range(2)] == [70, 70]
+    (message,) = sink.messages
+    assert (message["event"], message["over"]) == ("ended", False)
+    assert "division by zero" in message["text"]
+    assert reconcile(site) == 0
+    assert [(each["event"], each["over"]) for each in sink.messages[1:]] == [("ended", True)]
+
+
+def test_pass_reports_an_unwritable_ledger(site, sink):
+    configure(site, webhook=sink.url)
+    assert reconcile(site) == 0
+    full = "import assetsync.cli.commands.reconcile as module\nfrom assetsync.errors import LedgerUnwritable\n"
+    full += "def opened(*_, **__): raise LedgerUnwritable('the disk is full')\nmodule._opened = opened"
+    assert reconcile(site, broken=full) == 2
+    (message,) = sink.messages
+    assert (message["event"], "the disk is full" in message["text"]) == ("ledger", True)
+
+
+def test_pass_reports_a_damaged_ledger(site, sink):
+    site.ledger.write_bytes(b"no ledger at all" * 1000)
+    configure(site, webhook=sink.url)
+    assert reconcile(site) == 2
+    (message,) = sink.messages
+    assert (message["event"], "d.db" in message["text"]) == ("ended", True)
+
+
+def test_held_ledger_sends_no_message(site, sink):
+    configure(site, webhook=sink.url)
+    with contextlib.closing(open_ledger(site.ledger, site="d")):
+        assert reconcile(site) == 4
+    assert sink.messages == []
 
 
 @pytest.mark.parametrize("part", ["files_sending", "hours"], ids=["at the start", "while it runs"])

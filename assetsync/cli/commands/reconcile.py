@@ -20,7 +20,7 @@ from assetsync.cli.output import note, warn, write, write_data, write_json
 from assetsync.cli.progress import on_stderr
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, key_file, key_file_warning
-from assetsync.errors import UsageError
+from assetsync.errors import LedgerBusy, UsageError
 from assetsync.ledger.file.ledger_files import exists
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
 from assetsync.log import configure_logging, log_uncaught
@@ -104,28 +104,40 @@ def command(
     problem = key_file_warning(key_file(config, os.environ))
     if problem is not None:
         warn(problem)
+    notifies = (config.notify.webhook is not None or bool(config.notify.command)) and not only_look
+    ledger: Ledger | None = None
     with ExitStack() as stack:
         clock = SystemClock()
         ends: list[Callable[[], None]] = []
         stack.enter_context(stopping(clock.stop, ends, patience=_PATIENCE))
-        service = stack.enter_context(open_service(config))
-        ends.append(service.close)
-        ledger = _opened(config, stack, only_look=only_look)
-        with on_stderr(as_bar=with_bar, quiet=quiet or only_look) as progress:
-            # Only after the bar has started: it replaces stderr, so that log lines do not break the bar.
-            configure_logging(config.log.format, level, stream=sys.stderr)
-            log_uncaught()
-            site = build(config, ledger, service, clock, random.SystemRandom())
-            if only_look:
-                report = dry_run(site, partial(_list, as_json=as_json)) if as_list else dry_run(site)
-            else:
-                report = Reconciler(site, wait=wait, adopt=adopt, progress=progress).run()
-        if not (only_look or report.interrupted):
-            notify = site.config.notify
-            if notify.webhook is not None or notify.command:
+        try:
+            service = stack.enter_context(open_service(config))
+            ends.append(service.close)
+            ledger = _opened(config, stack, only_look=only_look)
+            with on_stderr(as_bar=with_bar, quiet=quiet or only_look) as progress:
+                # Only after the bar has started: it replaces stderr, so that log lines do not break the bar.
+                configure_logging(config.log.format, level, stream=sys.stderr)
+                log_uncaught()
+                site = build(config, ledger, service, clock, random.SystemRandom())
+                if only_look:
+                    report = dry_run(site, partial(_list, as_json=as_json)) if as_list else dry_run(site)
+                else:
+                    report = Reconciler(site, wait=wait, adopt=adopt, progress=progress).run()
+            if notifies and not report.interrupted:
                 from assetsync.notify.notifications import notify_once  # noqa: PLC0415 - slow to load, and rarely needed
 
                 notify_once(site, os.environ)
+        except LedgerBusy:
+            # The process that holds the ledger does the work, and reports its problems.
+            raise
+        except Exception as error:
+            if notifies:
+                from assetsync.notify.notifications import notify_failed  # noqa: PLC0415 - as above
+
+                # A start that fails has not come to this yet.
+                configure_logging(config.log.format, level, stream=sys.stderr)
+                notify_failed(config, os.environ, clock, error, ledger)
+            raise
         if as_list:
             note(_verdict(report, only_look=True))
         elif as_json:
