@@ -25,6 +25,7 @@ from assetsync.errors import (
     LedgerBusy,
     LedgerDenied,
     LedgerDetached,
+    OutOfResources,
     OutputError,
     ServiceElsewhere,
     ServiceError,
@@ -152,7 +153,11 @@ def exit_code(error: AssetsyncError) -> int:
         # ServiceElsewhere: the service answers, but a person must decide. LedgerDetached: the next start opens the
         # ledger that replaced the old one.
         return NOT_IN_SYNC
-    return NO_SERVICE if isinstance(error, ServiceError) else USAGE
+    if isinstance(error, ServiceError):
+        return NO_SERVICE
+    # A lack of descriptors or memory passes, and shows no mistake: systemd must start the daemon again.
+    is_lack = isinstance(error, OutOfResources) or OutOfResources.of(error) is not None
+    return NOT_IN_SYNC if is_lack else USAGE
 
 
 def _unexpected(error: Exception) -> None:

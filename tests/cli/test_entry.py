@@ -3,6 +3,7 @@
 Covers `errors.py`.
 """
 
+import errno
 import json
 import os
 import subprocess
@@ -24,7 +25,9 @@ from assetsync.errors import (
     KeyRefused,
     LedgerBusy,
     LedgerDamaged,
+    LedgerError,
     LedgerMissing,
+    OutOfResources,
     RootMissing,
     ServiceRefused,
     ServiceUnreachable,
@@ -46,11 +49,19 @@ from assetsync.errors import (
         (BadAnswer("m"), 3),
         (ServiceRefused("m"), 3),
         (LedgerBusy("m"), 4),
+        (OutOfResources("m"), 1),
     ],
     ids=lambda value: type(value).__name__,
 )
 def test_each_error_has_its_exit_code(error, code):
     assert exit_code(error) == code
+
+
+def test_lack_of_descriptors_is_no_mistake():
+    """systemd does not restart a daemon that ended with 2."""
+    error = LedgerError("the ledger cannot be opened")
+    error.__cause__ = OSError(errno.ENFILE, "Too many open files in system")
+    assert exit_code(error) == 1
 
 
 def test_version(capsys):

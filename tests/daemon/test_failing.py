@@ -36,3 +36,15 @@ def test_thread_crash_ends_process_with_a_code(make, sandbox, module, cls, metho
     running.start()
     running.until_verified(1)
     assert len(sandbox.assets()) == 1
+
+
+def test_lack_of_descriptors_at_start_is_restarted(make):
+    """systemd starts a daemon again that ended with 1, and never one that ended with 2."""
+    lack = """
+import assetsync.sync.root_identity as module
+from assetsync.errors import OutOfResources
+def check(self):
+    raise OutOfResources("the process cannot open more files")
+module.RootIdentity.check = check
+"""
+    assert make().start(broken=lack, ready=False).process.wait(40) == 1
