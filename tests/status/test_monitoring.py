@@ -21,8 +21,8 @@ DASHBOARD = FOLDER / "assetsync.dashboard.json"
 GIVEN = {"up"}
 WORDS = {
     "by", "on", "and", "or", "unless", "sum", "min", "max", "rate", "increase", "time", "histogram_quantile",
-    "min_over_time", "site", "le", "state", "result", "reason", "how", "job", "exported_job", "mode", "label_values",
-    "version",
+    "min_over_time", "changes", "site", "le", "state", "result", "reason", "how", "job", "exported_job", "mode",
+    "label_values", "version",
 }  # fmt: skip
 
 
@@ -127,6 +127,13 @@ def test_day_without_scan_fires_under_both_labels(tmp_path, label):
     """Prometheus renames the label `job` of a series unless the configuration honors it."""
     series = {f'assetsync_job_last_success_timestamp_seconds{{site="hq",{label}="rescan"}}': "0x2000"}
     expect_firing(tmp_path, series, "27h", "AssetsyncNoScan")
+
+
+def test_process_that_restarts_repeatedly_fires(tmp_path):
+    """The watchdog ends it after a few minutes, each time before `up` has been 0 for long."""
+    starts = " ".join(f"{start}x9" for start in range(0, 6000, 600))
+    series = {'process_start_time_seconds{job="assetsync",site="hq"}': starts}
+    expect_firing(tmp_path, series, "90m", "AssetsyncRestarts")
 
 
 def expect_firing(tmp_path, series: dict[str, str], at: str, alert: str) -> None:

@@ -1,6 +1,8 @@
 """The unit files as systemd reads them, and the README beside them. `test_boot` runs them."""
 
+import os
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -113,6 +115,28 @@ def test_both_services_are_confined_alike():
     own |= {"WatchdogSec", "TimeoutStartSec", "TimeoutStopSec"}
     daemon, once = ({k: v for k, v in settings(unit).items() if k not in own} for unit in SERVICES)
     assert daemon == once
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        ("success", ""),
+        ("exit-code", ""),
+        ("watchdog", "a@hq ended: watchdog\n"),
+        ("oom-kill", "a@hq ended: oom-kill\n"),
+    ],
+)
+def test_readme_drop_in_reports_a_killed_daemon(tmp_path, result, said):
+    [drop_in] = re.findall(r"```ini\n(.*?)```", (SYSTEMD / "README.md").read_text("utf-8"), re.DOTALL)
+    unit = (SYSTEMD / "assetsync@.service").read_text("utf-8").replace(PROGRAM, "/bin/true")
+    (tmp_path / "assetsync@.service").write_text(unit)
+    (tmp_path / "assetsync@.service.d").mkdir()
+    (tmp_path / "assetsync@.service.d" / "alert.conf").write_text(drop_in)
+    assert analyze("verify", "--man=no", str(tmp_path / "assetsync@.service")) == ""
+    line = drop_in.partition("ExecStopPost=-")[2].replace("$$", "$").replace("%n", "a@hq").replace("logger", "echo")
+    environ = {**os.environ, "SERVICE_RESULT": result}
+    done = subprocess.run(shlex.split(line), check=True, capture_output=True, text=True, env=environ)
+    assert done.stdout == said
 
 
 def test_the_readme_has_five_commands():
