@@ -49,6 +49,9 @@ def pair(
     """
     renamed: dict[bytes, bytes] = {}
     used: set[bytes] = set()
+    if not missing:
+        # The usual case, with a hundred thousand new paths in a first scan.
+        return renamed
     for facts in (3, 2):
         free: defaultdict[tuple[int, ...], list[bytes]] = defaultdict(list)
         for path, looks in arrived.items():
