@@ -40,6 +40,11 @@ _CANARY = b"alive"
 _TRY_AGAIN = 60.0
 _AT_A_TIME = 1_000
 """How many watches are removed at once: the kernel queues an event for each, and its queue has a limit."""
+_UNREADABLE = frozenset({errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE})
+"""Errors of a folder that a scan cannot read either."""
+_MOST_CLOSED = 5_000
+_TRIED_AT_ONCE = 100
+"""How many closed folders are tried again at once: each is tried within a minute if `tend` is called every second."""
 _FDINFO = Path("/proc/self/fdinfo")
 _LIMITS = Path("/proc/sys/fs/inotify")
 _LIMIT = _LIMITS / "max_user_watches"
@@ -107,7 +112,10 @@ class Watcher:
         return self._watches.is_running
 
     def tend(self, now: float) -> list[bytes]:
-        """Watch folders that appeared or were replaced; return these and the folders that vanished, to be scanned."""
+        """Watch folders that appeared or were replaced; return these and the folders that vanished, to be scanned.
+
+        Folders below them that can be read by now are watched, too, and their files reported.
+        """
         changed = []
         for folder in self._folders:
             was_watched, identity = folder in self._watched, _identity(folder)
@@ -118,6 +126,7 @@ class Watcher:
                 changed += [folder] * was_watched
             elif self._watch(folder, identity, now):
                 changed.append(folder)
+        self._watches.try_closed()
         self._watches.remove_left()
         return changed
 
@@ -197,6 +206,12 @@ class _Watches:
         self._left: set[WatchDescriptor] = set()
         """The watches of folders that are not where they were; a folder that is found again keeps its watch."""
         self._tops: set[bytes] = set()
+        self._closed: dict[bytes, None] = {}
+        """Folders that could not be read; those tried last are at the end.
+
+        A copy with its permissions opens a folder to others at its end. Events of permissions are not asked for: they
+        come for each file, too, and a `chmod -R` would overflow the kernel's queue.
+        """
 
     def start(self) -> None:
         """Read events from now on."""
@@ -232,6 +247,14 @@ class _Watches:
             self._tops.discard(folder)
             self._forget(folder)
 
+    def try_closed(self) -> None:
+        """Watch folders that can be read by now, and report the files in them and below them."""
+        with self._lock:
+            for folder in list(self._closed)[:_TRIED_AT_ONCE]:
+                del self._closed[folder]
+                self._try(folder)
+                self._add_below(folder, report=True)
+
     def remove_left(self) -> None:
         """Remove watches of folders that were not found again."""
         with self._lock:
@@ -260,8 +283,7 @@ class _Watches:
                 path = os.path.join(folder, event.name)
                 if event.is_moved_from:
                     self._forget(path)
-                with contextlib.suppress(OSError):
-                    self._add_one(path)
+                self._try(path)
                 self._add_below(path, report=True)
 
     def on_watch_deleted(self, wd: WatchDescriptor) -> None:
@@ -276,8 +298,7 @@ class _Watches:
             self._left.update(self._folders)
             self._folders.clear()
             for folder in self._tops:
-                with contextlib.suppress(OSError):
-                    self._add_one(folder)
+                self._try(folder)
                 self._add_below(folder)
         self._overflowed()
 
@@ -290,20 +311,33 @@ class _Watches:
         self._left.discard(watch)
         return watch
 
+    def _try(self, folder: bytes) -> None:
+        """Watch a folder and not those below it, or note that it cannot be watched."""
+        try:
+            self._add_one(folder)
+        except OSError as error:
+            self._note(folder, error)
+
+    def _note(self, folder: bytes, error: OSError) -> None:
+        if error.errno in _UNREADABLE and len(self._closed) < _MOST_CLOSED:
+            self._closed[folder] = None
+
     def _add_below(self, folder: bytes, *, report: bool = False) -> None:
-        """Watch the folders below a folder, and `report` their files; leave out folders that cannot be watched."""
+        """Watch the folders below a folder, and `report` their files; note folders that cannot be watched."""
         unseen = [folder]
         while unseen and self._inotify.should_keep_running():
             path = unseen.pop()
-            with contextlib.suppress(OSError), os.scandir(path) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        # Watched before it is listed, so that a file is either listed or has an event.
-                        with contextlib.suppress(OSError):
-                            self._add_one(entry.path)
-                        unseen.append(entry.path)
-                    elif report:
-                        self._found(path, entry.name)
+            try:
+                with os.scandir(path) as entries:
+                    for entry in entries:
+                        if entry.is_dir(follow_symlinks=False):
+                            # Watched before it is listed, so that a file is either listed or has an event.
+                            self._try(entry.path)
+                            unseen.append(entry.path)
+                        elif report:
+                            self._found(path, entry.name)
+            except OSError as error:
+                self._note(path, error)
 
     def _forget(self, folder: bytes) -> None:
         inside = os.path.join(folder, b"")

@@ -174,6 +174,75 @@ def test_unwatchable_folder_is_retried(watch, heard, monkeypatch):
     assert len(heard.lost) == 3
 
 
+@pytest.fixture
+def open_to_all(tmp_path):
+    """The root, in which everyone may make folders."""
+    (tmp_path / "root").mkdir()
+    for folder in (tmp_path, tmp_path / "root"):
+        folder.chmod(0o777)
+    return tmp_path / "root"
+
+
+@pytest.mark.usefixtures("open_to_all")
+def test_folder_opened_later_is_watched(watch, heard, unprivileged):
+    """A folder is closed while it is filled, as by `cp -a` of another user."""
+    with unprivileged():
+        watcher, root = watch()
+        new = root / "new"
+        new.mkdir(mode=0o300)
+        (new / "below").mkdir()
+        for name in ("a", "below/b"):
+            (new / name).write_bytes(b"")
+        assert watcher.is_alive(60)
+        watcher.tend(heard.now)
+        assert heard.paths == []
+        new.chmod(0o755)
+        watcher.tend(heard.now)
+        assert sorted(heard.paths) == [b"new/a", b"new/below/b"]
+        (new / "below" / "c").write_bytes(b"")
+        heard.until(b"new/below/c", times=2)
+        watcher.tend(heard.now)
+        assert (len(heard.paths), heard.lost) == (4, [])
+
+
+@pytest.mark.usefixtures("open_to_all")
+def test_folder_in_closed_folder_is_watched(watch, heard, unprivileged):
+    """A folder that is watched is closed for a while, and gets another folder meanwhile."""
+    with unprivileged():
+        watcher, root = watch(b"photos")
+        photos = root / "photos"
+        photos.mkdir(mode=0o755)
+        watcher.tend(heard.now)
+        with heard.held_up():
+            (photos / "first").write_bytes(b"")
+            heard.until(b"photos/first")
+            (photos / "new").mkdir(mode=0o755)
+            photos.chmod(0)
+        assert watcher.is_alive(60)
+        photos.chmod(0o755)
+        watcher.tend(heard.now)
+        (photos / "new" / "a").write_bytes(b"")
+        heard.until(b"photos/new/a")
+
+
+@pytest.mark.usefixtures("open_to_all")
+def test_every_closed_folder_is_tried_again(watch, heard, unprivileged):
+    """There are more of them than are tried at once, and all but one remain closed."""
+    with unprivileged():
+        watcher, root = watch()
+        for number in range(250):
+            (root / str(number)).mkdir(mode=0o300)
+        (root / "7" / "a").write_bytes(b"")
+        assert watcher.is_alive(60)
+        watcher.tend(heard.now)
+        (root / "7").chmod(0o755)
+        for _ in range(3):
+            watcher.tend(heard.now)
+        assert heard.paths == [b"7/a"]
+        for number in range(250):
+            (root / str(number)).chmod(0o755)
+
+
 def test_reading_a_file_is_no_event(watch, heard):
     _, root = watch()
     (root / "a").write_bytes(b"a")
