@@ -3,6 +3,7 @@
 Watching itself is left to `tree.watch`. Scanning what the watcher cannot see is left to `work`, by `want_scan`.
 """
 
+import errno
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -40,7 +41,7 @@ class Watching:
         self._refused = False
         """Whether the kernel refused the last attempt to start a watcher."""
         self._short = False
-        """Whether the kernel watches fewer folders than the last scan found."""
+        """Whether the last scan ended while a folder was not watched."""
         self._next_canary = 0.0
         self._silent = 0
         """The number of missing canary events in a row."""
@@ -107,24 +108,28 @@ class Watching:
             self._want_scan(why)
 
     def check_coverage(self, folders: int) -> None:
-        """Poll if the kernel watches fewer folders than the scan found, and log the limit to raise.
+        """Poll while a folder cannot be watched, and log the limit to raise.
 
-        `folders` is the number of folders that the scan found.
+        What was refused decides, not the number of watches: ignored folders have watches, too. `folders` is the number
+        of folders that the scan found.
         """
         if self._watcher is None:
             self._note(folders=folders)
             return
-        found = coverage()
-        above = sum(1 for folder in outermost(self._site.plan.folders()) for _ in folder.split(b"/")) + 1
-        short = found.watched < folders - above
-        if short and not self._short:
+        found, unwatched = coverage(), self._watcher.unwatched
+        if unwatched is not None and not self._short:
+            limit = f"sysctl fs.inotify.max_user_watches={max(2 * folders, 2 * found.limit)}"
             log.warning(
                 "some folders cannot be watched; the tree is scanned every minute instead",
+                folder=unwatched.folder.decode("utf-8", "backslashreplace"),
+                why=unwatched.why,
                 watched=found.watched,
                 folders=folders,
-                fix=f"sysctl fs.inotify.max_user_watches={max(2 * folders, 2 * found.limit)}, then restart",
+                **({"fix": limit} if unwatched.number == errno.ENOSPC else {}),
             )
-        self._short = short
+        elif unwatched is None and self._short:
+            log.warning("all folders can be watched again")
+        self._short = unwatched is not None
         self._note(watched=found.watched, folders=folders, limit=found.limit)
 
     def _note(self, **found: Any) -> None:

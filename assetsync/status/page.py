@@ -128,7 +128,7 @@ _DRIFTS = {
     "elsewhere": "In another folder",
     NOT_AS_SENT: "Not kept by the service",
 }
-_TOO_FEW = "Not every folder can be watched, so the tree is scanned every minute. The log names the limit to raise."
+_TOO_FEW = "Not every folder can be watched, so the tree is scanned every minute. The log names the reason."
 
 
 class Page:

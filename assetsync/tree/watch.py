@@ -42,6 +42,7 @@ _AT_A_TIME = 1_000
 """How many watches are removed at once: the kernel queues an event for each, and its queue has a limit."""
 _UNREADABLE = frozenset({errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE})
 """Errors of a folder that a scan cannot read either."""
+_NO_FOLDER = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 _MOST_CLOSED = 5_000
 _TRIED_AT_ONCE = 100
 """How many closed folders are tried again at once: each is tried within a minute if `tend` is called every second."""
@@ -58,12 +59,25 @@ class Coverage:
     limit: int
 
 
+@dataclass(frozen=True, slots=True)
+class Unwatched:
+    """A folder that cannot be watched, although a scan may read it; `number` is the error's, and `why` its text."""
+
+    folder: bytes
+    number: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"{os.fsdecode(self.folder)} cannot be watched: {self.why}"
+
+
 class Watcher:
     """Watches `folders` (paths below `root`, none inside another) and calls `hint` and `lost`, also from its thread.
 
     `hint` receives a path relative to the root. `lost` receives a reason and means that events are missing, so that a
     scan is needed. `canary` is a folder outside the tree whose events prove that the watcher still works. A folder that
-    cannot be watched is reported to `lost` once and retried every minute: `now` is a steady time.
+    cannot be watched is reported to `lost` once and retried every minute: `now` is a steady time. For folders below
+    them, `lost` is called when the first of them cannot be watched, and when all of them can be watched again.
     The constructor raises OSError if the kernel has no inotify instance left.
     """
 
@@ -82,11 +96,11 @@ class Watcher:
         self._canary = canary
         self._hint = hint
         self._lost = lost
-        self._watches = _Watches(self._found, lambda: lost(OVERFLOWED))
+        self._watches = _Watches(self._found, lost)
         self._watched: dict[bytes, tuple[WatchDescriptor, tuple[int, int]]] = {}
         """The watch and the identity of each mapped folder that is watched, and of the canary's."""
-        self._refused: dict[bytes, float] = {}
-        """The steady time at which each folder that could not be watched is retried."""
+        self._refused: dict[bytes, tuple[float, Unwatched]] = {}
+        """The steady time at which each mapped folder that could not be watched is retried, and why it could not."""
         self._canary_seen = threading.Event()
 
     def start(self, now: float) -> None:
@@ -111,6 +125,12 @@ class Watcher:
         """Whether events are still read: an unexpected error ends the thread that reads them."""
         return self._watches.is_running
 
+    @property
+    def unwatched(self) -> Unwatched | None:
+        """One of the folders that are not watched; None if all are watched that a scan can read."""
+        mapped = (found for _, found in list(self._refused.values()) if found.number not in _UNREADABLE)
+        return next(mapped, self._watches.unwatched)
+
     def tend(self, now: float) -> list[bytes]:
         """Watch folders that appeared or were replaced; return these and the folders that vanished, to be scanned.
 
@@ -123,10 +143,12 @@ class Watcher:
                 continue
             if identity is None:
                 # It may have been unmounted or renamed, for which the kernel may send no event.
+                self._refused.pop(folder, None)
                 changed += [folder] * was_watched
             elif self._watch(folder, identity, now):
                 changed.append(folder)
         self._watches.try_closed()
+        self._watches.try_unwatched(now)
         self._watches.remove_left()
         return changed
 
@@ -163,14 +185,15 @@ class Watcher:
         return False
 
     def _watch(self, folder: bytes, identity: tuple[int, int], now: float) -> bool:
-        if now < self._refused.get(folder, float("-inf")):
+        if folder in self._refused and now < self._refused[folder][0]:
             return False
         try:
             watch = self._watches.add(folder)
         except OSError as error:
+            unwatched = _unwatched(folder, error)
             if folder not in self._refused:
-                self._lost(f"{os.fsdecode(folder)} cannot be watched: {error.strerror}")
-            self._refused[folder] = now + _TRY_AGAIN
+                self._lost(str(unwatched))
+            self._refused[folder] = (now + _TRY_AGAIN, unwatched)
             return False
         self._refused.pop(folder, None)
         self._watched[folder] = (watch, identity)
@@ -187,8 +210,8 @@ class Watcher:
 class _Watches:
     """The inotify watches of folders and of all folders below them, and which watch is of which folder.
 
-    `found` receives the folder and the name of a file, and never blocks; `overflowed` is called when the kernel dropped
-    events. Both are called by the thread that reads the events.
+    `found` receives the folder and the name of a file; `lost` receives a reason when events are missing. Neither may
+    block. Both are also called by the thread that reads the events.
 
     An event is read later than it happened: at its path there may be another folder by now. So no event is followed to
     the letter. Whenever a folder came or left, the folder that is now at that path is watched, with all below it, and
@@ -196,9 +219,9 @@ class _Watches:
     event, so the record ends right in whatever order folders took each other's places.
     """
 
-    def __init__(self, found: Callable[[bytes, bytes], None], overflowed: Callable[[], None]) -> None:
+    def __init__(self, found: Callable[[bytes, bytes], None], lost: Callable[[str], None]) -> None:
         self._found = found
-        self._overflowed = overflowed
+        self._lost = lost
         self._inotify = InotifyFD()
         self._id = CallbackId(id(self))
         self._lock = threading.Lock()
@@ -212,6 +235,9 @@ class _Watches:
         A copy with its permissions opens a folder to others at its end. Events of permissions are not asked for: they
         come for each file, too, and a `chmod -R` would overflow the kernel's queue.
         """
+        self._unwatched: Unwatched | None = None
+        """The first folder since the last walk that was refused and is not among the closed; more may be."""
+        self._next_walk = float("-inf")
 
     def start(self) -> None:
         """Read events from now on."""
@@ -232,6 +258,10 @@ class _Watches:
         """Return whether the watch is of the folder at this path, as far as events were read."""
         with self._lock:
             return self._folders.get(watch) == folder
+
+    @property
+    def unwatched(self) -> Unwatched | None:
+        return self._unwatched
 
     def add(self, folder: bytes) -> WatchDescriptor:
         """Watch a folder and all below it; raise OSError if the folder itself cannot be watched."""
@@ -254,6 +284,25 @@ class _Watches:
                 del self._closed[folder]
                 self._try(folder)
                 self._add_below(folder, report=True)
+
+    def try_unwatched(self, now: float) -> None:
+        """Once the folder that was refused can be watched, walk all folders again, at most once a minute.
+
+        How many others were refused is not kept, because there may be as many as there are folders.
+        """
+        with self._lock:
+            if self._unwatched is None or now < self._next_walk:
+                return
+            try:
+                self._add_one(self._unwatched.folder)
+            except OSError as error:
+                if error.errno not in _NO_FOLDER:
+                    return
+            self._next_walk = now + _TRY_AGAIN
+            self._unwatched = None
+            self._walk()
+            if self._unwatched is None:
+                self._lost("all folders can be watched again")
 
     def remove_left(self) -> None:
         """Remove watches of folders that were not found again."""
@@ -297,10 +346,8 @@ class _Watches:
         with self._lock:
             self._left.update(self._folders)
             self._folders.clear()
-            for folder in self._tops:
-                self._try(folder)
-                self._add_below(folder)
-        self._overflowed()
+            self._walk()
+        self._lost(OVERFLOWED)
 
     def _add_one(self, folder: bytes) -> WatchDescriptor:
         """Watch a folder and not those below it. Raise OSError."""
@@ -311,6 +358,11 @@ class _Watches:
         self._left.discard(watch)
         return watch
 
+    def _walk(self) -> None:
+        for folder in self._tops:
+            self._try(folder)
+            self._add_below(folder)
+
     def _try(self, folder: bytes) -> None:
         """Watch a folder and not those below it, or note that it cannot be watched."""
         try:
@@ -319,8 +371,13 @@ class _Watches:
             self._note(folder, error)
 
     def _note(self, folder: bytes, error: OSError) -> None:
-        if error.errno in _UNREADABLE and len(self._closed) < _MOST_CLOSED:
+        if error.errno in _NO_FOLDER:
+            return
+        if error.errno in _UNREADABLE and (folder in self._closed or len(self._closed) < _MOST_CLOSED):
             self._closed[folder] = None
+        elif self._unwatched is None:
+            self._unwatched = _unwatched(folder, error)
+            self._lost(str(self._unwatched))
 
     def _add_below(self, folder: bytes, *, report: bool = False) -> None:
         """Watch the folders below a folder, and `report` their files; note folders that cannot be watched."""
@@ -371,6 +428,10 @@ def sysctl_fix(error: OSError) -> str:
 def outermost(folders: Sequence[bytes]) -> list[bytes]:
     """Return the folders that are not inside another of them; b"" is the root and contains all."""
     return [f for f in folders if not any(o != f and (not o or f.startswith(o + b"/")) for o in folders)]
+
+
+def _unwatched(folder: bytes, error: OSError) -> Unwatched:
+    return Unwatched(folder, error.errno or 0, error.strerror or str(error))
 
 
 def _identity(folder: bytes) -> tuple[int, int] | None:

@@ -33,6 +33,27 @@ def test_folders_beyond_watch_limit_are_scanned(make, request):
     assert running.stop() == 0
 
 
+def test_ignored_folders_hide_no_limit(make):
+    """Each of ten folders has an ignored folder, so that there are as many watches as folders; seven are missing."""
+    running = make(schedule="{index: off, verify: 1s, rescan: 1h}", status='{listen: "127.0.0.1:0"}')
+    for number in range(10):
+        (running.photos / f"{number}" / "@eaDir").mkdir(parents=True)
+    running.start(within="echo 15 > /proc/sys/user/max_inotify_watches")
+    said = lambda: running.events("some folders cannot be watched; the tree is scanned every minute instead")  # noqa: E731
+    running.until(said)
+    assert said()[0]["watched"] > said()[0]["folders"]
+    assert said()[0]["why"] == "inotify watch limit reached"
+    with urllib.request.urlopen(f"{running.address()}/metrics", timeout=10) as answer:
+        assert b'assetsync_watch_polling{site="d"} 1.0' in answer.read()
+    # The limit is raised while the daemon runs.
+    running.beside("sh", "-c", "echo 100 > /proc/sys/user/max_inotify_watches")
+    running.until(lambda: running.events("all folders can be watched again"))
+    for number in range(10):
+        (running.photos / f"{number}" / "a.txt").write_bytes(b"%d" % number)
+    running.until_verified(10, 30)
+    assert running.stop() == 0
+
+
 def test_unwatchable_folder_causes_one_scan(make):
     running = make(
         folders='[{path: photos, destfolderid: "D1"}, {path: videos, destfolderid: "D2"}]',

@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from watchdog.observers.inotify_c import InotifyFD
 
+from assetsync.tree import watch as watch_module
 from assetsync.tree.watch import OVERFLOWED, Watcher, coverage, outermost
 from tests.movers import Movers, exchange
 
@@ -241,6 +243,77 @@ def test_every_closed_folder_is_tried_again(watch, heard, unprivileged):
         assert heard.paths == [b"7/a"]
         for number in range(250):
             (root / str(number)).chmod(0o755)
+
+
+@pytest.fixture
+def full(monkeypatch):
+    """Let the kernel watch no more than so many further folders from now on; -1 for no limit."""
+    left, known = [-1], set()
+    add = InotifyFD.add_callback
+
+    def add_callback(self, path, *others):
+        if path not in known and left[0] == 0:
+            raise OSError(errno.ENOSPC, "inotify watch limit reached")
+        left[0] -= path not in known and left[0] > 0
+        known.add(path)
+        return add(self, path, *others)
+
+    monkeypatch.setattr(InotifyFD, "add_callback", add_callback)
+    return lambda number: left.__setitem__(0, number)
+
+
+def test_one_refused_folder_is_enough(watch, heard, full):
+    """All folders are walked again once the limit allows more, and a scan is asked for at both times."""
+    watcher, root = watch()
+    assert watcher.unwatched is None
+    full(2)
+    (root / "a" / "b" / "c" / "d").mkdir(parents=True)
+    heard.until_lost()
+    assert watcher.is_alive(60)
+    assert str(watcher.unwatched) == f"{root}/a/b/c cannot be watched: inotify watch limit reached"
+    for _ in range(200):
+        heard.now += 1
+        watcher.tend(heard.now)
+    assert heard.lost == [str(watcher.unwatched)]
+    full(-1)
+    heard.now += 1
+    watcher.tend(heard.now)
+    assert (watcher.unwatched, heard.lost[1:]) == (None, ["all folders can be watched again"])
+    (root / "a" / "b" / "c" / "d" / "1").write_bytes(b"1")
+    heard.until(b"a/b/c/d/1")
+
+
+def test_refused_folder_that_goes_is_forgotten(watch, heard, full):
+    watcher, root = watch(b"photos", b"docs")
+    (root / "photos").mkdir()
+    watcher.tend(heard.now)
+    full(0)
+    (root / "photos" / "a").mkdir()
+    (root / "docs").mkdir()
+    heard.until_lost()
+    watcher.tend(heard.now)
+    assert (watcher.unwatched.folder, len(heard.lost)) == (bytes(root / "docs"), 2)
+    (root / "photos" / "a").rmdir()
+    (root / "docs").rmdir()
+    full(-1)
+    watcher.tend(heard.now + 1)
+    assert watcher.unwatched is None
+
+
+@pytest.mark.usefixtures("open_to_all")
+def test_too_many_closed_folders_are_reported(watch, heard, unprivileged, monkeypatch):
+    monkeypatch.setattr(watch_module, "_MOST_CLOSED", 2)
+    with unprivileged():
+        watcher, root = watch()
+        for number in range(3):
+            (root / str(number)).mkdir(mode=0o300)
+        heard.until_lost()
+        watcher.tend(heard.now)
+        assert (watcher.unwatched.folder, watcher.unwatched.why) == (bytes(root / "2"), "Permission denied")
+        for number in range(3):
+            (root / str(number)).chmod(0o755)
+        watcher.tend(heard.now)
+        assert (watcher.unwatched, len(heard.lost)) == (None, 2)
 
 
 def test_reading_a_file_is_no_event(watch, heard):
