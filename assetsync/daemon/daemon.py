@@ -179,7 +179,7 @@ class Daemon:
         self, site: Site, notifications: Notifications, metrics: Metrics, end_searches: Callable[[], None]
     ) -> None:
         ledger, lack = site.context.ledger, site.uploads.results.out_of_resources
-        work = Work(site, idle=self._limit / 3)
+        work = Work(site, idle=self._limit / 3, reload=self._signals.reload)
         loops = [self._loop(name, step, lack) for name, step in work.steps().items()]
 
         def look(reported: Collection[str]) -> list[Problem]:

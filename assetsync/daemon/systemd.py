@@ -116,6 +116,10 @@ class Signals:
         """End the current or next `wait` at once; any thread may call this."""
         self._received.put(0)
 
+    def reload(self) -> None:
+        """Let the current or next `wait` return SIGHUP; any thread may call this."""
+        self._received.put(signal.SIGHUP)
+
     def wait(self, patience: float) -> frozenset[int]:
         """Return the numbers of the signals received, after waiting up to `patience` seconds for the first."""
         numbers = set()

@@ -3,6 +3,7 @@
 Watching itself is left to `tree.watch`. Scanning what the watcher cannot see is left to `work`, by `want_scan`.
 """
 
+import contextlib
 import errno
 import threading
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import structlog
 from assetsync.app import Site
 from assetsync.status.site_status import Trust
 from assetsync.sync.intake.watch_queue import WatchQueue
-from assetsync.tree.filesystem import network_mounts
+from assetsync.tree.filesystem import mount_lines, mounts, network_mounts
 from assetsync.tree.watch import OVERFLOWED, Watcher, coverage, outermost, sysctl_fix
 
 log = structlog.get_logger(__name__)
@@ -26,16 +27,30 @@ class Watching:
     """The watcher of one site; `tend` and `check_coverage` are each called by one thread."""
 
     def __init__(
-        self, site: Site, watch_queue: WatchQueue, *, want_scan: Callable[[str], None], patience: float
+        self,
+        site: Site,
+        watch_queue: WatchQueue,
+        *,
+        want_scan: Callable[[str], None],
+        reload: Callable[[], None],
+        patience: float,
     ) -> None:
-        """Prepare the watcher, which starts with `start`; `patience` is the time limit of its canary in seconds."""
+        """Prepare the watcher, which starts with `start`; `patience` is the time limit of its canary in seconds.
+
+        `reload` starts the site anew, which decides again whether the tree is polled and how long a file must rest.
+        """
         self._site = site
         self._clock = site.context.clock
         self._watch_queue = watch_queue
         self._want_scan = want_scan
+        self._reload = reload
         self._patience = patience
         mode = site.config.watch.mode
-        self._always_polls = mode == "polling" or (mode == "auto" and bool(network_mounts(bytes(site.config.root))))
+        self._mounts = mount_lines(bytes(site.config.root))
+        self._is_network = bool(network_mounts(bytes(site.config.root)))
+        self._reloads = False
+        """Whether a reload was requested; with mistakes in the configuration none follows."""
+        self._always_polls = mode == "polling" or (mode == "auto" and self._is_network)
         self._is_of_use = not self._always_polls and mode != "off"
         self._watcher: Watcher | None = None
         self._refused = False
@@ -76,9 +91,14 @@ class Watching:
     def tend(self) -> None:
         """Watch new folders, and every `_CANARY_EVERY` seconds check that the watcher still reports events.
 
+        Look for new mounts, too.
+
         Request a scan for each mapped folder that appeared or vanished. Restart a watcher that does not answer, at once
         if its thread has ended, and retry a watcher that the kernel refused.
         """
+        # EMFILE: the next call looks again.
+        with contextlib.suppress(OSError):
+            self._look_for_mounts()
         if not self._is_of_use:
             return
         if self._watcher is not None:
@@ -106,6 +126,29 @@ class Watching:
                 self._begin()
                 self._note(made_anew=self._trust.made_anew + 1)
             self._want_scan(why)
+
+    def _look_for_mounts(self) -> None:
+        """Reload once a network file system is mounted; watch and scan local disks. Raise OSError.
+
+        A network file system that leaves changes nothing: to poll and to wait longer is safe.
+        """
+        root = bytes(self._site.config.root)
+        found = mount_lines(root)
+        if found == self._mounts:
+            return
+        if not self._is_network and not self._reloads and network_mounts(root):
+            # `_mounts` stays as it is: if this process goes on, because the reload is rejected, the next call scans.
+            self._reloads = True
+            self._always_polls = self._always_polls or self._site.config.watch.mode == "auto"
+            log.warning("a network file system was mounted", next="the site is started anew, as by SIGHUP")
+            self._reload()
+            return
+        new, self._mounts = mounts(b"\n".join(found - self._mounts)), found
+        # An automounter mounts network file systems because of scans.
+        if self._reloads or not all(mount.is_network for mount in new):
+            if self._watcher is not None:
+                self._watcher.walk()
+            self._want_scan("a disk was mounted")
 
     def check_coverage(self, folders: int) -> None:
         """Poll while a folder cannot be watched, and log the limit to raise.

@@ -32,8 +32,8 @@ _CANARY_PATIENCE = 10.0
 class Work:
     """The steps of one site."""
 
-    def __init__(self, site: Site, *, idle: float = _IDLE) -> None:
-        """Make the steps; none waits longer than about `idle` seconds for work."""
+    def __init__(self, site: Site, *, idle: float = _IDLE, reload: Callable[[], None] = lambda: None) -> None:
+        """Make the steps; none waits longer than about `idle` seconds for work. `reload` starts the site anew."""
         self._site = site
         self._idle = min(idle, _IDLE)
         self._clock = site.context.clock
@@ -47,7 +47,7 @@ class Work:
         self._watch_queue = WatchQueue()
         self._looker = Looker(site.context, site.plan, site.single_looks, self._watch_queue, site.sidecars.cache)
         patience = min(_CANARY_PATIENCE, 2 * self._idle)
-        self.watching = Watching(site, self._watch_queue, want_scan=self.want_scan, patience=patience)
+        self.watching = Watching(site, self._watch_queue, want_scan=self.want_scan, reload=reload, patience=patience)
         self._next_scan = self._clock.steady()
         self._next_awaited = 0.0
         self._root_missing = False

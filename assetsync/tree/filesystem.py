@@ -61,13 +61,25 @@ def network_mounts(root: bytes) -> list[bytes]:
     b"" is the root, if its own file system is of this kind. Raise OSError if the table cannot be read.
     """
     real = os.path.realpath(root)
-    table = _table()
+    table = mounts(_read())
     points = [b""] if (own := mount_of(real, table)) and own.is_network else []
     for point in sorted({mount.point for mount in table}):
         mount = mount_of(point, table)
         if point != real and _holds(real, point) and mount is not None and mount.is_network:
             points.append(point[len(real.rstrip(b"/")) + 1 :])
     return points
+
+
+def mount_lines(root: bytes) -> frozenset[bytes]:
+    """Return the lines of the table for what is mounted above, at and below `root`; raise OSError.
+
+    The set changes whenever something is mounted or unmounted there.
+    """
+    real = os.path.realpath(root)
+    lines = {line: mounts(line) for line in _read().split(b"\n")}
+    return frozenset(
+        line for line, found in lines.items() if any(_holds(m.point, real) or _holds(real, m.point) for m in found)
+    )
 
 
 def file_system(fd: int) -> str:
@@ -79,9 +91,9 @@ def file_system(fd: int) -> str:
     return f"{made:x}" if made else f"device {os.fstat(fd).st_dev:x}"
 
 
-def _table() -> list[Mount]:
+def _read() -> bytes:
     with open(MOUNTS, "rb") as file:
-        return mounts(file.read())
+        return file.read()
 
 
 def _holds(folder: bytes, path: bytes) -> bool:

@@ -152,6 +152,10 @@ class Watcher:
         self._watches.remove_left()
         return changed
 
+    def walk(self) -> None:
+        """Watch folders of which no event came: those of a disk that was mounted below a watched folder."""
+        self._watches.walk()
+
     def is_alive(self, patience: float) -> bool:
         """Cause an event in the canary folder and return whether it arrived within `patience` seconds."""
         self._canary_seen.clear()
@@ -270,6 +274,11 @@ class _Watches:
             self._tops.add(folder)
             self._add_below(folder)
             return watch
+
+    def walk(self) -> None:
+        """Watch all folders below the added ones that are not watched."""
+        with self._lock:
+            self._walk()
 
     def forget(self, folder: bytes) -> None:
         """Report no more events of a folder and of those below it."""

@@ -4,6 +4,8 @@ import os
 import shutil
 import time
 
+import pytest
+
 
 def names(sandbox):
     return sorted(asset.filename for asset in sandbox.assets())
@@ -62,6 +64,44 @@ def test_recreated_folder_is_watched_again(make, sandbox):
     (running.photos / "more.jpg").write_bytes(b"more")
     running.until_verified(2)
     assert names(sandbox) == ["back.jpg", "more.jpg"]
+
+
+@pytest.mark.usefixtures("name_spaces")
+def test_disk_mounted_later_is_watched(make):
+    running = make()
+    disk = running.photos / "year" / "disk"
+    disk.mkdir(parents=True)
+    running.start(within="true")
+    running.until(lambda: running.events("scanned"))
+    mount = 'mount -t tmpfs disk "$0" && mkdir "$0/below" && echo a > "$0/below/a.txt"'
+    running.beside("sh", "-c", mount, str(disk))
+    running.until_verified(1)
+    running.beside("sh", "-c", 'echo b > "$0/below/b.txt"', str(disk))
+    running.until_verified(2)
+    assert [event["why"] for event in running.events("scan wanted")] == ["a disk was mounted"]
+
+
+_RAMFS_IS_SHARED = """
+from assetsync.tree import filesystem
+filesystem.NETWORK |= {"ramfs"}
+"""
+
+
+@pytest.mark.usefixtures("name_spaces")
+def test_share_mounted_later_is_polled(make):
+    """Its files rest for a minute, too, because another machine may be writing them."""
+    running = make()
+    (running.photos / "share").mkdir()
+    running.start(within="true", broken=_RAMFS_IS_SHARED)
+    (running.photos / "before.txt").write_bytes(b"before")
+    running.until_verified(1)
+    mount = 'mount -t ramfs share "$0" && echo a > "$0/a.txt" && touch -d "10 seconds ago" "$0/a.txt"'
+    running.beside("sh", "-c", mount, str(running.photos / "share"))
+    running.until(lambda: len(running.events("running")) == 2)
+    running.until(lambda: [event["unsettled"] for event in running.events("scanned")][1:] == [1])
+    assert [event["watch"] for event in running.events("running")] == ["inotify", "polling"]
+    time.sleep(3)
+    assert (list(running.states()), running.stop()) == (["photos/before.txt"], 0)
 
 
 def test_settled_file_is_sent_promptly(make, sandbox):

@@ -16,6 +16,7 @@ from assetsync.errors import LedgerError
 from assetsync.ledger.folders import Hold
 from assetsync.model import AddressProbe, UploadRequest
 from assetsync.status.site_status import read_status
+from assetsync.tree import filesystem
 from tests.world import PROBE
 
 YEAR_3000 = 32_503_680_000.0
@@ -337,6 +338,37 @@ def test_silent_watcher_is_rebuilt_with_backoff(make_world, clock, monkeypatch):
     clock.advance(60)
     watching.tend()
     assert (watching.trust.canary_at, len(wanted)) == (clock.now(), 60)
+    watching.stop()
+
+
+@pytest.mark.parametrize(
+    ("mode", "before", "mounted", "expected"),
+    [
+        ("auto", b"ext4", b"nfs4", (1, True, ["a disk was mounted"])),
+        ("inotify", b"ext4", b"nfs4", (1, False, ["a disk was mounted"])),
+        ("auto", b"nfs4", b"cifs", (0, True, [])),
+        ("auto", b"ext4", b"xfs", (0, False, ["a disk was mounted"])),
+        ("off", b"ext4", b"xfs", (0, False, ["a disk was mounted"])),
+    ],
+)
+def test_new_mount_is_noticed_once(make_world, tmp_path, monkeypatch, mode, before, mounted, expected):
+    """One reload is requested for a network file system; if none follows, a scan is."""
+    world = make_world(watch={"mode": mode})
+    table = tmp_path / "mountinfo"
+    table.write_bytes(b"1 0 8:1 / / rw - %s d rw\n" % before)
+    monkeypatch.setattr(filesystem, "MOUNTS", str(table))
+    asked, wanted = [], []
+    watching = Work(world.site, idle=0.5, reload=lambda: asked.append("reload")).watching
+    monkeypatch.setattr(watching, "_want_scan", wanted.append)
+    watching.start()
+    watching.tend()
+    assert (asked, wanted) == ([], [])
+    root = bytes(world.config().root)
+    with table.open("ab") as more:
+        more.write(b"2 1 0:2 / %s/share rw - %s d rw\n3 1 0:3 / /elsewhere rw - nfs4 d rw\n" % (root, mounted))
+    for _ in range(3):
+        watching.tend()
+    assert (len(asked), watching.polling, wanted) == expected
     watching.stop()
 
 

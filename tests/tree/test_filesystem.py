@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from assetsync.tree import filesystem
-from assetsync.tree.filesystem import Mount, mount_of, mounts, network_mounts
+from assetsync.tree.filesystem import Mount, mount_lines, mount_of, mounts, network_mounts
 
 TABLE = b"""\
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
@@ -84,6 +84,11 @@ def test_a_link_is_judged_by_where_it_leads(mounted: Path):
 )
 def test_network_mounts_below_root_are_found(mounted: Path, root: str, found: list[bytes]):
     assert network_mounts(os.fsencode(mounted / root)) == found
+
+
+@pytest.mark.parametrize(("root", "count"), [("net/disk", 4), ("plain", 1), ("", 4)])
+def test_mounts_of_other_places_are_left_out(mounted: Path, root: str, count: int):
+    assert len(mount_lines(os.fsencode(mounted / root))) == count
 
 
 def test_the_real_table_is_understood():
