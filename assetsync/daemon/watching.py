@@ -194,6 +194,7 @@ class Watching:
                 bytes(config.root),
                 outermost(self._site.plan.folders()),
                 bytes(config.ledger) + b".canary",
+                follow_links=config.watch.follow_symlinks,
                 hint=self._watch_queue.add,
                 lost=self._lost,
             )

@@ -77,7 +77,8 @@ class Watcher:
     `hint` receives a path relative to the root. `lost` receives a reason and means that events are missing, so that a
     scan is needed. `canary` is a folder outside the tree whose events prove that the watcher still works. A folder that
     cannot be watched is reported to `lost` once and retried every minute: `now` is a steady time. For folders below
-    them, `lost` is called when the first of them cannot be watched, and when all of them can be watched again.
+    them, `lost` is called when the first of them cannot be watched, and when all of them can be watched again. With
+    `follow_links`, a link among the folders is watched where it leads, except into another of them.
     The constructor raises OSError if the kernel has no inotify instance left.
     """
 
@@ -87,11 +88,14 @@ class Watcher:
         folders: Sequence[bytes],
         canary: bytes,
         *,
+        follow_links: bool = False,
         hint: Callable[[bytes], None],
         lost: Callable[[str], None],
     ) -> None:
-        # The root alone ends with a slash, so that its folder is watched where the root is a link to it.
-        self._folders = [os.path.join(root, folder) for folder in folders]
+        # A path that ends with a slash is watched where its last link leads; the root's always does.
+        end = b"/" if follow_links else b""
+        self._folders = [os.path.join(root, folder) + (end if folder else b"") for folder in folders]
+        self._follow_links = follow_links
         self._prefix = len(os.path.join(root, b""))
         self._canary = canary
         self._hint = hint
@@ -192,7 +196,7 @@ class Watcher:
         if folder in self._refused and now < self._refused[folder][0]:
             return False
         try:
-            watch = self._watches.add(folder)
+            watch = self._add(folder)
         except OSError as error:
             unwatched = _unwatched(folder, error)
             if folder not in self._refused:
@@ -202,6 +206,21 @@ class Watcher:
         self._refused.pop(folder, None)
         self._watched[folder] = (watch, identity)
         return True
+
+    def _add(self, folder: bytes) -> WatchDescriptor:
+        """Watch a mapped folder; raise OSError if it cannot be watched."""
+        if self._follow_links and self._leads_to_another(folder):
+            # It would take the only watch of the other, whose files gave no hints under their paths.
+            raise OSError(errno.ELOOP, "it is a link to what another mapped folder contains")
+        return self._watches.add(folder)
+
+    def _leads_to_another(self, folder: bytes) -> bool:
+        """Return whether a folder is a link, or below one, that leads into another mapped folder or above it."""
+        real, root = os.path.realpath(folder), os.path.realpath(folder[: self._prefix])
+        if real == os.path.normpath(os.path.join(root, folder[self._prefix :])):
+            return False
+        others = (os.path.realpath(other) for other in self._folders if other != folder)
+        return any(os.path.commonpath([real, other]) in {real, other} for other in others)
 
     def _found(self, folder: bytes, name: bytes) -> None:
         """Report a file that may be new or changed, or a sidecar that left."""

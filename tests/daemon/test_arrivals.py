@@ -66,6 +66,18 @@ def test_recreated_folder_is_watched_again(make, sandbox):
     assert names(sandbox) == ["back.jpg", "more.jpg"]
 
 
+def test_linked_mapped_folder_is_watched(make):
+    running = make(watch="{settle: 300ms, follow_symlinks: true}")
+    running.photos.rename(running.tree / "real")
+    running.photos.symlink_to("real")
+    running.start()
+    running.until(lambda: running.events("scanned"))
+    (running.tree / "real" / "a.txt").write_bytes(b"a")
+    running.until_verified(1)
+    assert (list(running.states()), len(running.events("scanned"))) == (["photos/a.txt"], 1)
+    assert running.stop() == 0
+
+
 @pytest.mark.usefixtures("name_spaces")
 def test_disk_mounted_later_is_watched(make):
     running = make()

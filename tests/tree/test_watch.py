@@ -64,12 +64,12 @@ def heard():
 def watch(tmp_path, heard):
     started = []
 
-    def make(*folders):
+    def make(*folders, **options):
         root = tmp_path / "root"
         root.mkdir(exist_ok=True)
         canary = bytes(tmp_path / "canary")
         told = {"hint": heard.hint, "lost": heard.lose}
-        watcher = Watcher(bytes(root), folders or (b"",), canary, **told)
+        watcher = Watcher(bytes(root), folders or (b"",), canary, **told, **options)
         watcher.start(heard.now)
         started.append(watcher)
         return watcher, root
@@ -105,6 +105,38 @@ def test_linked_root_is_watched(watch, heard, tmp_path):
     _, root = watch()
     (root / "a").write_bytes(b"a")
     heard.until(b"a")
+
+
+def test_linked_folder_is_watched(watch, heard):
+    watcher, root = watch(b"photos", b"films", follow_links=True)
+    for name in ("real/below", "other", "films"):
+        (root / name).mkdir(parents=True)
+    (root / "photos").symlink_to("real")
+    assert watcher.tend(heard.now) == [bytes(root / "photos") + b"/", bytes(root / "films") + b"/"]
+    assert watcher.tend(heard.now) == []
+    for name in ("photos/a", "photos/below/b", "films/c"):
+        (root / name).write_bytes(b"")
+        heard.until(name.encode())
+    # The link leads to another folder now.
+    (root / "photos").unlink()
+    (root / "photos").symlink_to("other")
+    assert watcher.tend(heard.now) == [bytes(root / "photos") + b"/"]
+    (root / "photos" / "d").write_bytes(b"")
+    heard.until(b"photos/d")
+
+
+@pytest.mark.parametrize("target", ["all/films", "all/films/year", "all"])
+def test_link_takes_no_watch_of_another_folder(watch, heard, target):
+    """It is reported as not watched, and the other folder's files are reported by their paths."""
+    watcher, root = watch(b"all/films", b"photos", follow_links=True)
+    (root / "all" / "films" / "year").mkdir(parents=True)
+    (root / "photos").symlink_to(target)
+    assert watcher.tend(heard.now) == [bytes(root / "all" / "films") + b"/"]
+    assert watcher.tend(heard.now) == []
+    assert watcher.unwatched.folder == bytes(root / "photos") + b"/"
+    assert len(heard.lost) == 1
+    (root / "all" / "films" / "year" / "a").write_bytes(b"")
+    heard.until(b"all/films/year/a")
 
 
 def test_folder_moved_back_is_watched(watch, heard, tmp_path, recwarn):
