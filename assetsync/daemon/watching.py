@@ -197,6 +197,7 @@ class Watching:
                 follow_links=config.watch.follow_symlinks,
                 hint=self._watch_queue.add,
                 lost=self._lost,
+                tick=self._site.context.heartbeat.tick,
             )
             watcher.start(self._clock.steady())
         except OSError as error:

@@ -78,7 +78,8 @@ class Watcher:
     scan is needed. `canary` is a folder outside the tree whose events prove that the watcher still works. A folder that
     cannot be watched is reported to `lost` once and retried every minute: `now` is a steady time. For folders below
     them, `lost` is called when the first of them cannot be watched, and when all of them can be watched again. With
-    `follow_links`, a link among the folders is watched where it leads, except into another of them.
+    `follow_links`, a link among the folders is watched where it leads, except into another of them. `tick` is called
+    for each folder that is walked: on a slow disk, many of them take minutes.
     The constructor raises OSError if the kernel has no inotify instance left.
     """
 
@@ -91,6 +92,7 @@ class Watcher:
         follow_links: bool = False,
         hint: Callable[[bytes], None],
         lost: Callable[[str], None],
+        tick: Callable[[], object] = lambda: None,
     ) -> None:
         # A path that ends with a slash is watched where its last link leads; the root's always does.
         end = b"/" if follow_links else b""
@@ -100,7 +102,7 @@ class Watcher:
         self._canary = canary
         self._hint = hint
         self._lost = lost
-        self._watches = _Watches(self._found, lost)
+        self._watches = _Watches(self._found, lost, tick)
         self._watched: dict[bytes, tuple[WatchDescriptor, tuple[int, int]]] = {}
         """The watch and the identity of each mapped folder that is watched, and of the canary's."""
         self._refused: dict[bytes, tuple[float, Unwatched]] = {}
@@ -242,12 +244,15 @@ class _Watches:
     event, so the record ends right in whatever order folders took each other's places.
     """
 
-    def __init__(self, found: Callable[[bytes, bytes], None], lost: Callable[[str], None]) -> None:
+    def __init__(
+        self, found: Callable[[bytes, bytes], None], lost: Callable[[str], None], tick: Callable[[], object]
+    ) -> None:
         self._found = found
         self._lost = lost
+        self._tick = tick
         self._inotify = InotifyFD()
         self._id = CallbackId(id(self))
-        self._lock = threading.Lock()
+        self._lock = _TickingLock(tick)
         self._folders: dict[WatchDescriptor, bytes] = {}
         self._left: set[WatchDescriptor] = set()
         """The watches of folders that are not where they were; a folder that is found again keeps its watch."""
@@ -412,6 +417,7 @@ class _Watches:
         unseen = [folder]
         while unseen and self._inotify.should_keep_running():
             path = unseen.pop()
+            self._tick()
             try:
                 with os.scandir(path) as entries:
                     for entry in entries:
@@ -456,6 +462,21 @@ def sysctl_fix(error: OSError) -> str:
 def outermost(folders: Sequence[bytes]) -> list[bytes]:
     """Return the folders that are not inside another of them; b"" is the root and contains all."""
     return [f for f in folders if not any(o != f and (not o or f.startswith(o + b"/")) for o in folders)]
+
+
+class _TickingLock:
+    """A lock that calls `tick` every second while it waits: another thread may hold it while it walks many folders."""
+
+    def __init__(self, tick: Callable[[], object]) -> None:
+        self._lock = threading.Lock()
+        self._tick = tick
+
+    def __enter__(self) -> None:
+        while not self._lock.acquire(timeout=1.0):
+            self._tick()
+
+    def __exit__(self, *_error: object) -> None:
+        self._lock.release()
 
 
 def _unwatched(folder: bytes, error: OSError) -> Unwatched:

@@ -40,9 +40,12 @@ class Heard:
 
     @contextmanager
     def held_up(self):
-        """Let the watcher read no further than its next hint inside the block."""
+        """Let the watcher read no further than its next hint inside the block, or until `go_on`."""
         self._goes_on.clear()
         yield
+        self._goes_on.set()
+
+    def go_on(self):
         self._goes_on.set()
 
     def until_lost(self, seconds=60.0):
@@ -97,6 +100,31 @@ def test_new_folder_is_reported_once(watch, heard):
     assert watcher.tend(heard.now) == []
     (root / "photos" / "a").write_bytes(b"a")
     heard.until(b"photos/a")
+
+
+def test_walks_and_waits_show_life(watch, heard, tmp_path):
+    """A walk of many folders takes minutes on a slow disk; meanwhile another thread waits for its end."""
+    ticks = []
+    waits = threading.Event()
+
+    def tick() -> None:
+        ticks.append(threading.current_thread())
+        if waits.is_set():
+            heard.go_on()
+
+    for number in range(4):
+        (tmp_path / f"root/{number}").mkdir(parents=True)
+    watcher, root = watch(tick=tick)
+    # The root, its folders, and that of the canary.
+    assert ticks == [threading.current_thread()] * 6
+    with heard.held_up():
+        (root / "new").mkdir()
+        (root / "new/a").write_bytes(b"a")
+        heard.until(b"new/a")
+        waits.set()
+        # It waits for the thread that reports the file.
+        watcher.tend(1.0)
+    assert threading.current_thread() in ticks[6:]
 
 
 def test_linked_root_is_watched(watch, heard, tmp_path):
