@@ -24,6 +24,8 @@ log = structlog.get_logger(__name__)
 _EVERY = 5.0
 _QUIET = 30.0
 """Seconds without it after which a stop of sending is over: each decided doubt lets a file pass."""
+_GOES_ON = 120.0
+"""Seconds after the start within which a pause of the same reason goes on from the process before."""
 _HELD_UP = {True: "uploads in doubt stop sending", False: "folders wait for their uploads in doubt"}
 _NO_MORE = {True: "uploads in doubt no longer stop sending", False: "no folder waits for its uploads in doubt"}
 
@@ -55,8 +57,11 @@ class RuntimeState:
         self._paused: tuple[float, str] | None = None
         # When the pause began whose end was logged last.
         self._ended: float | None = None
-        # A pause that an earlier process recorded is not a pause of this process.
-        self._inherits = True
+        self._began = self._clock.steady()
+        # What an earlier process recorded is no pause of this process, but this process may meet the same trouble.
+        self._inherited = self._runs.pause()
+        # Since when, on the wall clock, a pause goes on that began at a steady time.
+        self._goes_on_since: tuple[float, float] | None = None
         self._unsettled: Unsettled | None = None
         self._unsettled_at = 0.0
         self._scanning = False
@@ -94,25 +99,26 @@ class RuntimeState:
         """Record the final state of the process, with the end of a current pause. Raise as `note` does."""
         # No trial POST follows: an answered health check is the end.
         pause = self._circuit_breaker.pause
-        self._note_pause(pause)
+        self._note_pause(pause, is_end=True)
         if pause is not None:
             self._runs.note_pause(self._recorded(pause, ended=self._clock.now()))
         self._note_unsettled(at_once=True)
 
-    def _note_pause(self, pause: CircuitPause | None) -> None:
+    def _note_pause(self, pause: CircuitPause | None, *, is_end: bool = False) -> None:
         before, found = self._paused, None if pause is None else (pause.since, pause.reason)
-        if self._inherits and found is None and self._runs.pause() is None:
-            self._inherits = False
+        inherited = self._inherited
+        if inherited is not None and pause is not None and pause.reason == inherited.reason:
+            self._goes_on_since = pause.since, inherited.since
         latest = self._circuit_breaker.latest
         # A pause may begin and end between two calls.
         for since, reason in filter(None, (before, None if latest is None else (latest.since, latest.reason))):
             if found is None or since != found[0]:
                 self._report_end(since, reason)
-        if found == before and not self._inherits:
+        may_go_on = not is_end and self._clock.steady() - self._began < _GOES_ON
+        if found == before and (inherited is None or may_go_on):
             return
         self._runs.note_pause(None if pause is None else self._recorded(pause))
-        self._paused = found
-        self._inherits = False
+        self._paused, self._inherited = found, None
 
     def _report_end(self, since: float, reason: str) -> None:
         if since != self._ended:
@@ -122,6 +128,8 @@ class RuntimeState:
 
     def _recorded(self, pause: CircuitPause, ended: float | None = None) -> Pause:
         since = self._clock.now() - (self._clock.steady() - pause.since)
+        if self._goes_on_since is not None and self._goes_on_since[0] == pause.since:
+            since = min(since, self._goes_on_since[1])
         return Pause(self._start, since, pause.reason, redact(pause.detail), ended)
 
     def _note_held_up(self) -> None:

@@ -103,6 +103,36 @@ def test_resting_file_is_pending_until_queued(settling, clock):
     assert (noted(settling), len(settling.states())) == (Unsettled(), 2)
 
 
+@pytest.mark.parametrize(("after", "reason", "goes_on"), [
+    (100, "unreachable", True), (130, "unreachable", False), (100, "no_answer", False),
+])  # fmt: skip
+def test_outage_goes_on_after_a_restart(world, clock, after, reason, goes_on):
+    """A run an hour, or a reload, begins in the outage that the process before met."""
+    world.site.circuit_breaker.trouble("unreachable", "no answer")
+    world.site.runtime_state.note()
+    began = world.ledger.runs.pause().since
+    clock.advance(3600)
+    world.site.runtime_state.end()
+    world.restart()
+    for _ in range(after // 10):
+        world.site.runtime_state.note()
+        clock.advance(10)
+    world.site.circuit_breaker.trouble(reason, "no answer")
+    world.site.runtime_state.note()
+    assert (world.ledger.runs.pause().since == began) is goes_on
+    world.site.runtime_state.end()
+    assert (world.ledger.runs.pause().since == began) is goes_on
+
+
+def test_run_without_trouble_ends_an_earlier_outage(world):
+    world.site.circuit_breaker.trouble("unreachable", "no answer")
+    world.site.runtime_state.end()
+    world.restart()
+    world.site.runtime_state.note()
+    world.site.runtime_state.end()
+    assert world.ledger.runs.pause() is None
+
+
 def test_overflow_is_reported_during_a_scan(settling, clock):
     settling.site.settling.overflowed = True
     settling.site.runtime_state.note()
@@ -207,6 +237,9 @@ def test_pause_at_exit_is_forgotten_at_start(world, clock):
     pause = world.ledger.runs.pause()
     assert (pause.reason, pause.ended - pause.since) == ("key_refused", pytest.approx(30))
     world.restart()
+    world.site.runtime_state.note()
+    assert world.ledger.runs.pause_at_hand() is None
+    clock.advance(121)
     world.site.runtime_state.note()
     assert world.ledger.runs.pause() is None
 
