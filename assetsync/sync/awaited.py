@@ -31,11 +31,13 @@ class AwaitedPaths:
         self._folders: list[bytes] = []
         self._unreadable: list[bytes] = []
         self._unexamined = unexamined
-        self._covered: tuple[bytes, ...] = ()
+        # Those that a scan covers which has begun; they count until one has finished.
+        self._covered: list[bytes] = []
 
     def scan_begins(self) -> None:
         """Note that a scan begins, which covers what was unexamined before it."""
-        self._covered = tuple(self._unexamined)
+        self._covered = [*self._unexamined, *self._covered][:_MOST]
+        self._unexamined.difference_update(self._covered)
 
     def note(self, result: ScanResult, *, undecided: bool) -> None:
         """Replace the paths by those of a finished scan; `undecided`: a brake keeps its missing files in the ledger."""
@@ -43,7 +45,7 @@ class AwaitedPaths:
         self._files = [path for path in result.missing_sample.values if undecided and path not in renamed]
         self._folders = [self._plan.folders()[position] for position in report.missing_mappings]
         self._unreadable = [path for path, why in report.unreadable[:_MOST] if why != MOVED_AWAY]
-        self._unexamined.difference_update(self._covered)
+        self._covered.clear()
 
     def found(self) -> str | None:
         """Return what is back, as the reason for a scan; None if nothing is. Raise OutOfResources.
@@ -54,7 +56,7 @@ class AwaitedPaths:
             return "the missing files are back"
         if any(map(self._is_listable, self._folders)):
             return "a mapped folder is back"
-        if any(map(self._is_readable, (*self._unreadable, *self._unexamined))):
+        if any(map(self._is_readable, (*self._unreadable, *self._covered, *self._unexamined))):
             return "what was unreadable can be read"
         return None
 
@@ -67,7 +69,11 @@ class AwaitedPaths:
 
     def _is_readable(self, path: bytes) -> bool:
         """Return whether a scan could read the file or folder at `path`, or would find that it is gone."""
-        return self._is_listable(path) or self._is_file(path) or self._tree.is_absent(path)
+        try:
+            return self._is_listable(path) or self._is_file(path) or self._tree.is_absent(path)
+        except RootMissing:
+            # A scan reports it.
+            return False
 
     def _is_listable(self, path: bytes) -> bool:
         """Return whether the folder at `path` can be listed to its end, and its files be examined."""

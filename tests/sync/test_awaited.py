@@ -153,6 +153,14 @@ def test_path_unexamined_by_a_look_is_awaited(make_world):
         world.close()
 
 
+def test_missing_root_ends_no_look_for_a_path(lossy):
+    lossy.root.rename(lossy.aside)
+    lossy.site.single_looks.look(b"photos/000")
+    assert found(lossy) is None
+    lossy.aside.rename(lossy.root)
+    assert found(lossy) == "what was unreadable can be read"
+
+
 def test_daemon_scans_a_minute_after_the_return(lossy, clock):
     work = Work(lossy.site, idle=0.0)
     lose(lossy, *range(350))
