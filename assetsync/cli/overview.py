@@ -24,8 +24,10 @@ from assetsync.status.site_status import Level, SiteStatus, read_status
 from assetsync.text import plural, printable, span
 
 _OLD = 26 * 3600.0
-_LONG_STOP = 3600.0
 """Seconds after which the last scan is too old, as for the alert AssetsyncNoScan."""
+
+_LONG_STOP = 3600.0
+"""Seconds after which a person should know that nothing could be sent."""
 
 _KEYS = ("level", "in_sync", "running", "verified", "pending", "in_doubt", "blocked", "page", "scan_age_seconds")
 

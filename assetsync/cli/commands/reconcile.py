@@ -20,7 +20,7 @@ from assetsync.cli.output import note, warn, write, write_data, write_json
 from assetsync.cli.progress import on_stderr
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, key_file, key_file_warning
-from assetsync.errors import LedgerBusy, UsageError
+from assetsync.errors import LedgerBusy, LedgerDenied, UsageError
 from assetsync.ledger.file.ledger_files import exists
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
 from assetsync.log import configure_logging, log_uncaught
@@ -127,8 +127,8 @@ def command(
                 from assetsync.notify.notifications import notify_once  # noqa: PLC0415 - slow to load, and rarely needed
 
                 notify_once(site, os.environ)
-        except LedgerBusy:
-            # The process that holds the ledger does the work, and reports its problems.
+        except (LedgerBusy, LedgerDenied):
+            # The process that holds the ledger does the work, and reports its problems; or the wrong user ran this.
             raise
         except Exception as error:
             if notifies:
