@@ -13,6 +13,7 @@ left to `systemd`.
 import os
 import random
 import signal
+import threading
 from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 from functools import partial
@@ -98,6 +99,7 @@ class Daemon:
         self._refused: tuple[float, str] | None = None
         self._page: PageAddress | None = None
         self._failure: BaseException | None = None
+        self._feed_at = 0.0
         limit = min(_LIMIT, notifier.watchdog / 4) if notifier.watchdog else _LIMIT
         self._pulse = Pulse(self.clock, limit)
         self._limit = limit
@@ -371,6 +373,11 @@ class Daemon:
 
     def _tick(self) -> bool:
         self._pulse.beat()
+        now = self.clock.steady()
+        if threading.current_thread() is threading.main_thread() and now >= self._feed_at:
+            # It watches all folders before the loops start. At a reload nothing else feeds the watchdog meanwhile.
+            self._notifier.alive()
+            self._feed_at = now + 1.0
         return self.clock.stop.is_set()
 
 

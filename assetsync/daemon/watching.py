@@ -5,6 +5,7 @@ Watching itself is left to `tree.watch`. Scanning what the watcher cannot see is
 
 import contextlib
 import errno
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -46,10 +47,13 @@ class Watching:
         self._reload = reload
         self._patience = patience
         mode = site.config.watch.mode
-        self._mounts = mount_lines(bytes(site.config.root))
+        self._root = os.path.realpath(bytes(site.config.root))
+        self._mounts = mount_lines(self._root)
         self._is_network = bool(network_mounts(bytes(site.config.root)))
         self._reloads = False
         """Whether a reload was requested; with mistakes in the configuration none follows."""
+        self._owes_scan = False
+        """Whether a scan of what was mounted then is due, if this process goes on."""
         self._always_polls = mode == "polling" or (mode == "auto" and self._is_network)
         self._is_of_use = not self._always_polls and mode != "off"
         self._watcher: Watcher | None = None
@@ -132,23 +136,23 @@ class Watching:
 
         A network file system that leaves changes nothing: to poll and to wait longer is safe.
         """
-        root = bytes(self._site.config.root)
-        found = mount_lines(root)
+        found = mount_lines(self._root)
         if found == self._mounts:
             return
-        if not self._is_network and not self._reloads and network_mounts(root):
+        if not self._is_network and not self._reloads and network_mounts(self._root):
             # `_mounts` stays as it is: if this process goes on, because the reload is rejected, the next call scans.
-            self._reloads = True
+            self._reloads = self._owes_scan = True
             self._always_polls = self._always_polls or self._site.config.watch.mode == "auto"
             log.warning("a network file system was mounted", next="the site is started anew, as by SIGHUP")
             self._reload()
             return
         new, self._mounts = mounts(b"\n".join(found - self._mounts)), found
         # An automounter mounts network file systems because of scans.
-        if self._reloads or not all(mount.is_network for mount in new):
+        if self._owes_scan or not all(mount.is_network for mount in new):
             if self._watcher is not None:
                 self._watcher.walk()
             self._want_scan("a disk was mounted")
+            self._owes_scan = False
 
     def check_coverage(self, folders: int) -> None:
         """Poll while a folder cannot be watched, and log the limit to raise.

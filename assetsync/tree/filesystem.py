@@ -70,12 +70,12 @@ def network_mounts(root: bytes) -> list[bytes]:
     return points
 
 
-def mount_lines(root: bytes) -> frozenset[bytes]:
-    """Return the lines of the table for what is mounted above, at and below `root`; raise OSError.
+def mount_lines(real: bytes) -> frozenset[bytes]:
+    """Return the lines of the table for what is mounted above, at and below the path `real`; raise OSError.
 
-    The set changes whenever something is mounted or unmounted there.
+    The set changes whenever something is mounted or unmounted there. The path has no link in it, and is not looked at:
+    its file system may hang.
     """
-    real = os.path.realpath(root)
     lines = {line: mounts(line) for line in _read().split(b"\n")}
     return frozenset(
         line for line, found in lines.items() if any(_holds(m.point, real) or _holds(real, m.point) for m in found)

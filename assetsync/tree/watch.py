@@ -40,7 +40,12 @@ _CANARY = b"alive"
 _TRY_AGAIN = 60.0
 _AT_A_TIME = 1_000
 """How many watches are removed at once: the kernel queues an event for each, and its queue has a limit."""
-_UNREADABLE = frozenset({errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE})
+_UNREADABLE = frozenset(
+    {
+        *(errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE, errno.EUCLEAN, errno.EBADMSG),
+        *(errno.ENOTCONN, errno.EHOSTDOWN, errno.ENXIO, errno.ENODEV),
+    }
+)
 """Errors of a folder that a scan cannot read either."""
 _NO_FOLDER = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 _MOST_CLOSED = 5_000
@@ -79,7 +84,7 @@ class Watcher:
     cannot be watched is reported to `lost` once and retried every minute: `now` is a steady time. For folders below
     them, `lost` is called when the first of them cannot be watched, and when all of them can be watched again. With
     `follow_links`, a link among the folders is watched where it leads, except into another of them. `tick` is called
-    for each folder that is walked: on a slow disk, many of them take minutes.
+    for each folder that is added: on a slow disk, many of them take minutes.
     The constructor raises OSError if the kernel has no inotify instance left.
     """
 
@@ -289,7 +294,9 @@ class _Watches:
 
     @property
     def unwatched(self) -> Unwatched | None:
-        return self._unwatched
+        # Under the lock: during a walk it is not known.
+        with self._lock:
+            return self._unwatched
 
     def add(self, folder: bytes) -> WatchDescriptor:
         """Watch a folder and all below it; raise OSError if the folder itself cannot be watched."""
@@ -384,6 +391,8 @@ class _Watches:
 
     def _add_one(self, folder: bytes) -> WatchDescriptor:
         """Watch a folder and not those below it. Raise OSError."""
+        self._lock.steps += 1
+        self._tick()
         watch = self._inotify.add_callback(folder, _EVENTS, self, self._id)
         if watch == _NO_WATCH:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -404,7 +413,7 @@ class _Watches:
             self._note(folder, error)
 
     def _note(self, folder: bytes, error: OSError) -> None:
-        if error.errno in _NO_FOLDER:
+        if error.errno in _NO_FOLDER or not self._inotify.should_keep_running():
             return
         if error.errno in _UNREADABLE and (folder in self._closed or len(self._closed) < _MOST_CLOSED):
             self._closed[folder] = None
@@ -417,18 +426,20 @@ class _Watches:
         unseen = [folder]
         while unseen and self._inotify.should_keep_running():
             path = unseen.pop()
-            self._tick()
             try:
-                with os.scandir(path) as entries:
-                    for entry in entries:
-                        if entry.is_dir(follow_symlinks=False):
-                            # Watched before it is listed, so that a file is either listed or has an event.
-                            self._try(entry.path)
-                            unseen.append(entry.path)
-                        elif report:
-                            self._found(path, entry.name)
+                entries = os.scandir(path)
             except OSError as error:
                 self._note(path, error)
+                continue
+            # A listing that breaks off is reported by the scan; another try would only repeat the hints.
+            with contextlib.suppress(OSError), entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        # Watched before it is listed, so that a file is either listed or has an event.
+                        self._try(entry.path)
+                        unseen.append(entry.path)
+                    elif report:
+                        self._found(path, entry.name)
 
     def _forget(self, folder: bytes) -> None:
         inside = os.path.join(folder, b"")
@@ -465,15 +476,22 @@ def outermost(folders: Sequence[bytes]) -> list[bytes]:
 
 
 class _TickingLock:
-    """A lock that calls `tick` every second while it waits: another thread may hold it while it walks many folders."""
+    """A lock that calls `tick` every second while it waits and the thread that holds it counts `steps`.
+
+    That thread may walk many folders. If it stands still, it hangs, and so does the one that waits.
+    """
 
     def __init__(self, tick: Callable[[], object]) -> None:
         self._lock = threading.Lock()
         self._tick = tick
+        self.steps = 0
 
     def __enter__(self) -> None:
+        seen = -1
         while not self._lock.acquire(timeout=1.0):
-            self._tick()
+            if self.steps != seen:
+                seen = self.steps
+                self._tick()
 
     def __exit__(self, *_error: object) -> None:
         self._lock.release()

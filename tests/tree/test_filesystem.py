@@ -88,7 +88,7 @@ def test_network_mounts_below_root_are_found(mounted: Path, root: str, found: li
 
 @pytest.mark.parametrize(("root", "count"), [("net/disk", 4), ("plain", 1), ("", 4)])
 def test_mounts_of_other_places_are_left_out(mounted: Path, root: str, count: int):
-    assert len(mount_lines(os.fsencode(mounted / root))) == count
+    assert len(mount_lines(os.path.realpath(os.fsencode(mounted / root)))) == count
 
 
 def test_the_real_table_is_understood():
