@@ -22,6 +22,7 @@ from assetsync.tree.watch import OVERFLOWED, Watcher, coverage, outermost, sysct
 log = structlog.get_logger(__name__)
 
 _CANARY_EVERY = 60.0
+_MOUNTS_EVERY = 5.0
 
 
 class Watching:
@@ -61,7 +62,7 @@ class Watching:
         """Whether the kernel refused the last attempt to start a watcher."""
         self._short = False
         """Whether the last scan ended while a folder was not watched."""
-        self._next_canary = 0.0
+        self._next_canary = self._next_mounts = 0.0
         self._silent = 0
         """The number of missing canary events in a row."""
         self._lock = threading.Lock()
@@ -95,14 +96,16 @@ class Watching:
     def tend(self) -> None:
         """Watch new folders, and every `_CANARY_EVERY` seconds check that the watcher still reports events.
 
-        Look for new mounts, too.
+        Look for new mounts every `_MOUNTS_EVERY` seconds.
 
         Request a scan for each mapped folder that appeared or vanished. Restart a watcher that does not answer, at once
         if its thread has ended, and retry a watcher that the kernel refused.
         """
-        # EMFILE: the next call looks again.
-        with contextlib.suppress(OSError):
-            self._look_for_mounts()
+        if self._clock.steady() >= self._next_mounts:
+            self._next_mounts = self._clock.steady() + _MOUNTS_EVERY
+            # EMFILE: the next look finds them.
+            with contextlib.suppress(OSError):
+                self._look_for_mounts()
         if not self._is_of_use:
             return
         if self._watcher is not None:

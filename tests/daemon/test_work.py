@@ -367,6 +367,7 @@ def test_new_mount_is_noticed_once(make_world, tmp_path, monkeypatch, mode, befo
     with table.open("ab") as more:
         more.write(b"2 1 0:2 / %s/share rw - %s d rw\n3 1 0:3 / /elsewhere rw - nfs4 d rw\n" % (root, mounted))
     for _ in range(3):
+        world.clock.advance(5)
         watching.tend()
     assert (len(asked), watching.polling, wanted) == expected
     watching.stop()
