@@ -120,7 +120,7 @@ def act(config: SiteConfig, asked: OperatorRequest, *, as_json: bool) -> None:
             number = beside.add_request(asked.verb, asked.as_seen(beside).argument(), clock.now())
             answer = _answer_in_time(beside, number, lambda: True)
         done = answer is not None
-        left = f"another process holds the ledger: it will do that as soon as it can (request {number})"
+        left = f"another process holds the ledger: it, or the next `run` or `reconcile`, does that (request {number})"
         message = left if answer is None else _done(answer)
     else:
         with closing(ledger), closing(LazyService(config)) as service:

@@ -113,7 +113,7 @@ def test_control_names_version_and_dependencies(package):
     assert package.name == f"assetsync_{version}_{architecture}.deb"
     assert (fields["Package"], fields["Version"]) == ("assetsync", version)
     assert fields["Architecture"] == architecture
-    assert fields["Depends"] == f"python3 (>= 3.{minor}), python3 (<< 3.{minor + 1}), adduser"
+    assert fields["Depends"] == f"python3 (>= 3.{minor}), python3 (<< 3.{minor + 1}), adduser, ca-certificates"
     assert "@" not in "".join(fields.values())
 
 

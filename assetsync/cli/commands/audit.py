@@ -292,8 +292,8 @@ def _audit(config: SiteConfig) -> _Asked:
             number = beside.add_request("audit", {}, asked)
             if not wait_until(lambda: not Compared(config, beside, since=asked).stale, clock):
                 note(
-                    f"another process holds the ledger: it will audit (request {number}), and `audit --last` shows"
-                    " what it found when it is over"
+                    f"another process holds the ledger: it, or the next `run`, audits (request {number}), and"
+                    " `audit --last` shows the result afterwards"
                 )
             return _Asked(asked, number)
     with closing(ledger), open_service(config) as service:
