@@ -269,6 +269,14 @@ class Asset:
         return Asset(self.id, self.folder_id, self.filename, self.size, self.md5, self.kind)
 
     @property
+    def is_alias(self) -> bool:
+        """Whether the row shows the asset in a folder to which people linked it; it lies in another one.
+
+        Releases with aliases show a row for each of them, with the asset's id and the other folder.
+        """
+        return self.columns.get("isalias") in ("1", 1)
+
+    @property
     def processed(self) -> bool:
         """Whether size and MD5 can be believed yet."""
         return not (self.md5 is None and not self.size)

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assetsync.app import Site, build
@@ -176,6 +176,7 @@ class FakeService:
         self.during_search: Callable[[SearchRequest], None] = lambda _request: None
         # Whether an answer has come to an upload of the event loop.
         self.has_answered: Callable[[UploadRequest], bool] = lambda _request: True
+        self.linked: dict[tuple[str, str], Stored] = {}
         self.in_flight = 0
         self.most_in_flight = 0
         self.closed = False
@@ -263,6 +264,7 @@ class FakeService:
         self._raise_trouble()
         with self._lock:
             shown = [self._shown(asset) for asset in self.assets.values() if self._matches(asset, request)]
+            shown += [self._linked(asset) for asset in self.linked.values() if self._matches(asset, request)]
         yield iter(shown)
 
     def index(self, assetids: Sequence[str]) -> str:
@@ -308,6 +310,14 @@ class FakeService:
         digest = asset.md5 if self.gives_md5 else None
         columns: dict[str, object] = {"file_type": asset.file_type, **self._texts(asset)}
         return Asset(asset.id, asset.folder, name, len(asset.content), digest, self._shown_kind(asset), columns)
+
+    def _linked(self, asset: Stored) -> Asset:
+        shown = self._shown(asset)
+        return replace(shown, columns={**shown.columns, "isalias": "1"})
+
+    def link(self, assetid: str, folder: str) -> None:
+        """Show an asset in another folder, too, as an alias that a person made."""
+        self.linked[assetid, folder] = replace(self.assets[assetid], folder=folder)
 
     def _texts(self, asset: Stored) -> dict[str, object]:
         kind, said = self._kind_of(asset), dict(asset.meta)

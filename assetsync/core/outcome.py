@@ -86,15 +86,16 @@ MESSAGES = (
         _starts(r"missing 'filedata' parameter\.?\Z"),
         "the service found no file in the upload: check the proxies between here and the service, then retry",
     ),
-    # Seen for files of 0 bytes. The pattern is anchored at its end: other texts that begin with "Upload failed" are
-    # doubtful.
+    # Seen for files of 0 bytes, and for bodies that were cut. The pattern is anchored at its end: other texts with this
+    # beginning are doubtful.
     Message(
         "empty_file",
         Answer.REFUSED,
         Fault.FILE,
         "Upload failed There was no appropriate FILE found in the upload",
         _starts(r"upload failed\s+there was no appropriate file found in the upload\.?\Z"),
-        "the service rejects empty files: the file is sent once it has content",
+        "the service found no content in the upload: if the file has some, check the proxies between here and the"
+        " service, then retry",
     ),
     # Interface section 7. The number must be the error's number: "Error at line 10001" is another error.
     Message(

@@ -44,7 +44,7 @@ class Paging:
 def every(
     search: Search, request: SearchRequest, *, size: int = PAGE, most: int = MOST, paging: Paging | None = None
 ) -> Iterator[Asset]:
-    """Yield every asset that a search finds, each at least once and none skipped, in the service's order.
+    """Yield every asset that a search finds, each at least once and none skipped but aliases, in the service's order.
 
     `size` is the number of rows per request; a size below 12 is raised to 12. Memory holds the ids of a few pages. The
     iteration ends with an empty page, with the second page in a row without a new asset, or earlier if the first two
@@ -119,12 +119,15 @@ class _Page:
         with search(request) as assets:
             for asset in assets:
                 self.count += 1
-                self.rows = hash((self.rows, asset.id))
-                seen = asset.id in self.ids
+                # An alias is a row of the page, and no asset of its folder.
+                key = f"{asset.id} in {asset.folder_id}" if asset.is_alias else asset.id
+                self.rows = hash((self.rows, key))
+                seen = key in self.ids
                 self.overflows = self.overflows or (not seen and len(self.ids) >= most)
                 if not (seen or self.overflows):
-                    self.ids.add(asset.id)
+                    self.ids.add(key)
                     self.kinds[asset.kind] += 1
-                if not seen and asset.id not in self._before:
+                if not seen and key not in self._before:
                     self.new += 1
-                    yield asset
+                    if key is asset.id:
+                        yield asset

@@ -21,7 +21,7 @@ _OPERATORS = frozenset({"AND", "OR", "NOT"})
 _NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
 # Characters that the upload's form rewrites in a name (quotes, slashes, control characters) may come back as any text.
 _UNSURE = re.compile(r'[^\x20-\x7e]+|["\\/]')
-_UNSAFE = re.compile(r"[^A-Za-z0-9.%-]")
+_UNSAFE = re.compile(r"[^a-z0-9.%-]")
 
 
 def ids_query(assetids: Sequence[str]) -> str:
@@ -41,9 +41,10 @@ def checked_id(assetid: str) -> str:
 def like_pattern(sent_name: str) -> str:
     """Return a LIKE pattern for `dbdirect` that matches the sent name in every form in which the service may store it.
 
-    The pattern matches more on purpose. ASCII letters, digits, `.` and `-` match themselves. Quotes, slashes,
+    The pattern matches more on purpose. Small ASCII letters, digits, `.` and `-` match themselves. Quotes, slashes,
     backslashes, and runs of control and non-ASCII characters match any text (observed: characters outside ISO-8859-1
-    come back as `?`). Every other character matches any single character. The pattern uses no escapes.
+    come back as `?`). Every other character matches any single character, capitals too: releases up to 1.9.1 compare
+    the pattern with names in small letters, on databases that distinguish the two. The pattern uses no escapes.
     """
     return _UNSAFE.sub("_", re.sub(r"%+", "%", _UNSURE.sub("%", sent_name.replace("%", "_"))))
 

@@ -44,8 +44,11 @@ def by_id(
 
 
 def of_ids(assets: Iterable[Asset], ids: Collection[str]) -> dict[str, Asset]:
-    """Return the assets that have one of the ids, by id, without columns: none is needed to compare them."""
-    return {asset.id: asset.bare() for asset in assets if asset.id in ids}
+    """Return the assets that have one of the ids, by id, without columns: none is needed to compare them.
+
+    Aliases are left out: they have the id of an asset that lies in another folder.
+    """
+    return {asset.id: asset.bare() for asset in assets if asset.id in ids and not asset.is_alias}
 
 
 def named(service: Service, names: Iterable[str]) -> Iterator[Asset]:
@@ -73,10 +76,10 @@ def _both(service: Service, request: SearchRequest) -> Iterator[Asset]:
 
 
 def is_broad(name: str) -> bool:
-    """Return whether a name leaves little to search for: characters that are not ASCII may have become anything."""
+    """Return whether a name leaves little to search for: most of its characters match others in a pattern."""
     pattern = like_pattern(name)
     stem = pattern.rpartition(".")[0] or pattern
-    return "%" in pattern and sum(letter not in "%_" for letter in stem) < _FEW_LETTERS
+    return not {"%", "_"}.isdisjoint(stem) and sum(letter not in "%_" for letter in stem) < _FEW_LETTERS
 
 
 log = structlog.get_logger(__name__)

@@ -1,6 +1,7 @@
 """Every asset comes, none is skipped, and it ends, whatever the service makes of startrow and maxrows."""
 
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,21 @@ from assetsync.service.paging import every
 
 def asset(number, kind="img"):
     return Asset(f"ID{number}", "F", f"f{number}", 1, None, kind)
+
+
+def test_aliases_count_for_pages_and_are_left_out():
+    """A page of nothing but aliases is not the end, and an alias hides no asset that comes later."""
+
+    def alias(number):
+        return replace(asset(number), folder_id="G", columns={"isalias": "1"})
+
+    rows = [*map(alias, range(40)), *map(asset, range(60))]
+
+    @contextmanager
+    def search(request):
+        yield iter(rows[request.startrow - 1 :][: request.maxrows])
+
+    assert [a.id for a in every(search, SearchRequest("%"), size=12)] == [f"ID{n}" for n in range(60)]
 
 
 class Paged:

@@ -18,6 +18,8 @@ from assetsync.sync.lookups import by_id, is_broad, named
         ("a写.jpg", True),
         ("abc写.jpg", False),
         ("Zürich Rathaus", False),
+        ("SCAN.PDF", True),
+        ("IMG_1234.JPG", False),
         ("a.jpg", False),
         ("a", False),
     ],

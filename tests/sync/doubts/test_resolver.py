@@ -1,5 +1,6 @@
 """Lost answers: one file version is one asset, whatever the service does."""
 
+import re
 from collections.abc import Collection
 from dataclasses import replace
 from itertools import pairwise
@@ -906,6 +907,20 @@ def test_unprocessed_moved_asset_is_asked_about(world):
     assert (world.row("a.jpg").state, len(world.service.posts)) == (BLOCKED, 1)
 
 
+def test_name_with_capitals_is_found_in_old_releases(world):
+    """They compare the pattern with the name in small letters, and tell capitals apart."""
+    matches = world.service._matches
+
+    def old(asset, request) -> bool:
+        like = "".join({"%": ".*", "_": "."}.get(c, re.escape(c)) for c in request.searchfor)
+        return matches(asset, request) and (not request.dbdirect or bool(re.fullmatch(like, asset.name.lower())))
+
+    world.service._matches = old
+    lose_and_move(world, path="IMG.JPG")
+    world.live(300)
+    assert (world.row("IMG.JPG").state, len(world.service.posts)) == (BLOCKED, 1)
+
+
 def test_asset_that_the_listing_lacks_is_found(world):
     lose(world, "lost_before")
     world.live(3)
@@ -1377,7 +1392,7 @@ def test_slow_failure_is_not_repeated(of_folders, clock):
 
     world.service.during_search = hang
     world.site.resolver.step()
-    assert asked == ["F0.jpg"]
+    assert asked == ["_0.jpg"]
 
 
 @pytest.mark.parametrize("each", [2, 3, 4])

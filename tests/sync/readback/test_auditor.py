@@ -103,6 +103,36 @@ def test_asset_moved_back_is_fine_again(mirrored):
     assert list(world.ledger.reports.findings()) == []
 
 
+@pytest.mark.parametrize("folders", [(FOLDER, "F2"), ("F2", FOLDER)])
+def test_alias_in_a_mapped_folder_is_no_move(mirrored, folders):
+    world = mirrored(folders=[{"path": ".", "destfolderid": FOLDER}, {"path": "other", "destfolderid": "F2"}])
+    world.service.link(world.row("1").assetid, "F2")
+    for folder in folders:
+        world.site.auditor.audit(folder)
+    assert (world.row("1").asset_folder, drift(world), why(world)) == (FOLDER, {}, set())
+
+
+def test_adopted_asset_with_an_alias_is_verified(make_world):
+    world = make_world()
+    asset = world.service.put(b"content", "a")
+    world.service.link(asset.id, "F9")
+    world.write("a", b"content")
+    world.scan_and_send()
+    world.live(120)
+    assert (world.row("a").state, world.row("a").asset_folder) == (State.VERIFIED, FOLDER)
+    assert world.service.posts == []
+
+
+def test_alias_of_a_stranger_is_not_adopted(make_world):
+    """The asset lies in another folder: the file is sent into its own."""
+    world = make_world()
+    world.service.link(world.service.put(b"content", "a", "F9").id, FOLDER)
+    world.write("a", b"content")
+    world.scan_and_send()
+    world.live(120)
+    assert (world.row("a").state, len(world.service.posts)) == (State.VERIFIED, 1)
+
+
 @pytest.mark.parametrize("first", [FOLDER, "F2"])
 def test_move_to_mapped_folder_is_drift(mirrored, first):
     world = mirrored()
