@@ -919,11 +919,20 @@ def test_key_file_open_to_others_is_warned(make_file, mode, whom):
     path = make_file(KEY, "hq.key")
     path.chmod(mode)
     expected = whom and f"{path}: {whom} can read or change the API key: chmod 600 {path}"
-    assert key_file_warning(path) == expected
+    assert key_file_warning(path, os.geteuid()) == expected
+
+
+def test_fix_leaves_key_readable_for_the_daemon(make_file):
+    """The daemon's user may read root's file only by its group; what root reads needs no other owner."""
+    path = make_file(KEY, "hq.key")
+    path.chmod(0o640)
+    other = os.geteuid() + 4242424
+    assert key_file_warning(path, other).endswith(f": as root: chown {other} {path} && chmod 600 {path}")
+    assert key_file_warning(path, 0).endswith(f": chmod 600 {path}")
 
 
 def test_missing_key_file_is_not_warned_of(tmp_path):
-    assert key_file_warning(tmp_path / "none") is None
+    assert key_file_warning(tmp_path / "none", 0) is None
 
 
 # ── the example ──

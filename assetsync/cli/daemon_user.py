@@ -1,4 +1,4 @@
-"""The user that a site's daemon runs as, for root's `check` and `init`: what root can read, the daemon may not.
+"""The user that a site's daemon runs as: what root's `check` can read, the daemon may not.
 
 What to look at is left to the callers.
 """
@@ -36,16 +36,32 @@ def daemon_user(config: SiteConfig) -> User | None:
     """
     if os.geteuid() != 0:
         return None
+    owner = _owner(config)
+    if owner is not None:
+        return _with_groups(owner.st_uid, owner.st_gid)
+    return units_user() if is_of_the_units(config) else None
+
+
+def _owner(config: SiteConfig) -> os.stat_result | None:
+    """Return the status of the ledger, or of its folder if there is no ledger yet; None if it is root's."""
     for path in (config.ledger, config.ledger.parent):
         try:
             status = path.stat()
         except OSError:
-            # It is absent, or on a file system that is closed to root.
+            # It is absent, or closed to this user, as some file systems are to root.
             continue
-        if status.st_uid != 0:
-            return _with_groups(status.st_uid, status.st_gid)
-        break
-    return units_user() if _is_of_the_units(config) else None
+        return status if status.st_uid != 0 else None
+    return None
+
+
+def key_reader(config: SiteConfig) -> int:
+    """Return the user whose daemon reads the key file; 0 if systemd reads it, as for the shipped units."""
+    if config.service.api_key_file is None and is_of_the_units(config):
+        return 0
+    user, owner = daemon_user(config), _owner(config)
+    if user is not None:
+        return user.uid
+    return os.geteuid() if owner is None else owner.st_uid
 
 
 def units_user() -> User | None:
@@ -67,10 +83,11 @@ def _with_groups(uid: int, gid: int) -> User:
 
 def systemd_makes_folder(config: SiteConfig) -> bool:
     """Return whether the ledger lies in the folder that systemd makes when the site's unit starts."""
-    return config.ledger.parent == STATE_FOLDER and _is_of_the_units(config)
+    return config.ledger.parent == STATE_FOLDER and is_of_the_units(config)
 
 
-def _is_of_the_units(config: SiteConfig) -> bool:
+def is_of_the_units(config: SiteConfig) -> bool:
+    """Return whether the configuration lies in the folder where the systemd units read theirs."""
     return config.file is not None and config.file.parent == options.CONFIGURATIONS
 
 

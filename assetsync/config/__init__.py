@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from assetsync.config.key import key_file, key_file_warning, outdated_credential, read_api_key
+    from assetsync.config.key import key_file, key_file_fix, key_file_warning, outdated_credential, read_api_key
     from assetsync.config.load import is_configuration, load_config, parse_config
     from assetsync.config.models import SiteConfig, mappings
     from assetsync.config.schedule import Cron, Interval
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from assetsync.config.values import Listen, Window, duration
 
 _MODULES = {
-    "key": ("key_file", "key_file_warning", "outdated_credential", "read_api_key"),
+    "key": ("key_file", "key_file_fix", "key_file_warning", "outdated_credential", "read_api_key"),
     "load": ("is_configuration", "load_config", "parse_config"),
     "models": ("SiteConfig", "mappings"),
     "schedule": ("Cron", "Interval"),
@@ -35,6 +35,7 @@ __all__ = [
     "duration",
     "is_configuration",
     "key_file",
+    "key_file_fix",
     "key_file_warning",
     "load_config",
     "mappings",

@@ -6,6 +6,7 @@ log is left to `log.register_secret`; reporting a key file that others can read 
 
 import ctypes
 import resource
+import shlex
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from assetsync.config.models import SiteConfig
 from assetsync.config.source import KEY_VARIABLE, read_source
 from assetsync.config.values import is_inside
 from assetsync.errors import ConfigError
+from assetsync.text import user_name
 
 _CREDENTIALS_VARIABLE = "CREDENTIALS_DIRECTORY"
 _CREDENTIAL = "api_key"
@@ -140,18 +142,30 @@ def _error(where: str, problem: str, fix: str) -> ConfigError:
     return ConfigError([f"{where}: {problem}: {fix}"])
 
 
-def key_file_warning(path: Path | None) -> str | None:
-    """Return a warning if others than its owner can read the key file; None if all is well or there is no file."""
+def key_file_warning(path: Path | None, reader: int) -> str | None:
+    """Return a warning if others than its owner can read the key file; None if all is well or there is no file.
+
+    Its fix leaves the file readable for the user `reader`.
+    """
     if path is None:
         return None
     try:
-        mode = path.stat().st_mode
+        mode, fix = path.stat().st_mode, key_file_fix(path, reader)
     except OSError:
         return None
     if not mode & (stat.S_IRWXG | stat.S_IRWXO):
         return None
     whom = "everyone" if mode & stat.S_IRWXO else "its group"
-    return f"{path}: {whom} can read or change the API key: chmod 600 {path}"
+    return f"{path}: {whom} can read or change the API key: {fix}"
+
+
+def key_file_fix(path: Path, reader: int) -> str:
+    """Return the command after which only the user `reader`, and root, can read the key file. Raise OSError."""
+    file = shlex.quote(str(path))
+    if reader in (0, path.stat().st_uid):
+        return f"chmod 600 {file}"
+    # The reader may have only the rights of the file's group, which the mode takes away.
+    return f"as root: chown {user_name(reader)} {file} && chmod 600 {file}"
 
 
 _PR_SET_DUMPABLE = 4

@@ -18,14 +18,32 @@ from pydantic import SecretStr
 from assetsync.cli.addresses import swapped, wrong_upload_url
 from assetsync.cli.check_ledger import look_at_ledger
 from assetsync.cli.check_tree import look_at_tree
-from assetsync.cli.daemon_user import User, acting_as, can_act_as, check_as, daemon_user, systemd_makes_folder
+from assetsync.cli.daemon_user import (
+    User,
+    acting_as,
+    can_act_as,
+    check_as,
+    daemon_user,
+    is_of_the_units,
+    key_reader,
+    systemd_makes_folder,
+)
 from assetsync.cli.entry import NO_SERVICE, OK, USAGE
 from assetsync.cli.finding import Finding, Level, Where
 from assetsync.cli.operator import read_key
 from assetsync.cli.options import CONFIGURATIONS, with_config_path, with_json
 from assetsync.cli.output import coloured, write, write_json
 from assetsync.clock import ZONE_FIX, zone_warning
-from assetsync.config import KEY_VARIABLE, Listen, SiteConfig, key_file, key_file_warning, load_config, mappings
+from assetsync.config import (
+    KEY_VARIABLE,
+    Listen,
+    SiteConfig,
+    key_file,
+    key_file_fix,
+    key_file_warning,
+    load_config,
+    mappings,
+)
 from assetsync.core.notices import trial_notice
 from assetsync.errors import BadAnswer, ConfigError, ServiceError
 from assetsync.ledger.file.database import holder_of
@@ -120,10 +138,11 @@ def look(path: Path, config: SiteConfig) -> Iterator[Finding]:
             message = f"for uploads from {where}, the service mails all parameters, also the API key"
             fix = "take upload.debug and upload.emailto out of this mapping once the fault is found"
             yield Finding("folders", Level.WARNING, message, fix)
-    key, findings = _key(config)
+    daemon = daemon_user(config)
+    user = daemon if daemon is not None and can_act_as(daemon) else None
+    key, findings = _key(config, user)
     yield from findings
-    findings, user = _tree(config)
-    yield from findings
+    yield from _tree(config, daemon, user)
     with acting_as(None if systemd_makes_folder(config) else user):
         findings, held = look_at_ledger(config)
     yield from findings
@@ -132,24 +151,23 @@ def look(path: Path, config: SiteConfig) -> Iterator[Finding]:
         yield from _service(config, key, held)
 
 
-def _tree(config: SiteConfig) -> tuple[list[Finding], User | None]:
-    """Return the findings about the tree, and the daemon's user if root read the tree with that user's rights."""
-    user = daemon_user(config)
+def _tree(config: SiteConfig, daemon: User | None, user: User | None) -> list[Finding]:
+    """Return the findings about the tree, read as `user`: as the daemon's user, or None if root cannot become it."""
+    with acting_as(user):
+        found = [*look_at_tree(config)]
+    if daemon is None:
+        return found
+    name = user_name(daemon.uid)
     if user is None:
-        return [*look_at_tree(config)], None
-    name = user_name(user.uid)
-    if not can_act_as(user):
         message = (
             f"the tree was read as root, and the daemon runs as {name}: what {name} cannot read is not reported here"
         )
-        return [*look_at_tree(config), Finding("user", Level.WARNING, message, check_as(user.uid, config))], None
-    with acting_as(user):
-        found = [*look_at_tree(config)]
-    return [*found, Finding("user", Level.OK, f"the tree was read as {name}, as whom the daemon runs")], user
+        return [*found, Finding("user", Level.WARNING, message, check_as(daemon.uid, config))]
+    return [*found, Finding("user", Level.OK, f"the tree was read as {name}, as whom the daemon runs")]
 
 
-def _key(config: SiteConfig) -> tuple[SecretStr | None, list[Finding]]:
-    """Read the key only once: it may come from a pipe."""
+def _key(config: SiteConfig, user: User | None) -> tuple[SecretStr | None, list[Finding]]:
+    """Read the key only once: it may come from a pipe. `user` is the daemon's, if root can become it."""
     try:
         key = read_key(config)
     except ConfigError as error:
@@ -163,10 +181,34 @@ def _key(config: SiteConfig) -> tuple[SecretStr | None, list[Finding]]:
     file = key_file(config, os.environ)
     if file is None:
         return key, [Finding("key", Level.OK, "the API key comes from the environment or systemd")]
-    problem = key_file_warning(file)
+    closed = None if user is None else _closed_key(config, user)
+    if closed is not None:
+        return key, [closed]
+    reader = key_reader(config)
+    problem = key_file_warning(file, reader)
     if problem is not None:
-        return key, [Finding("key", Level.WARNING, problem, f"chmod 600 {file}")]
+        return key, [Finding("key", Level.WARNING, problem, key_file_fix(file, reader))]
     return key, [Finding("key", Level.OK, f"{file} holds a key and only its owner can read it")]
+
+
+def _closed_key(config: SiteConfig, user: User) -> Finding | None:
+    """Return the error if the daemon's user cannot read `service.api_key_file`, which root can; else None."""
+    file = config.service.api_key_file
+    # Without the setting, systemd may hand over the key. A pipe is one of root's shell, which the daemon never opens.
+    if file is None or not file.is_file():
+        return None
+    with acting_as(user):
+        is_readable = os.access(file, os.R_OK, effective_ids=True)
+        is_reached = os.access(file.parent, os.X_OK, effective_ids=True)
+    if is_readable:
+        return None
+    name = user_name(user.uid)
+    fix = key_file_fix(file, user.uid) if is_reached else f"move it to a folder that {name} can open"
+    if config.file is not None and is_of_the_units(config):
+        handed_over = config.file.with_suffix(".key")
+        fix = f"remove service.api_key_file, because the unit hands over the key in {handed_over}; or {fix}"
+    message = f"{file} (service.api_key_file): the daemon runs as {name}, which cannot read it"
+    return Finding("key", Level.ERROR, message, fix)
 
 
 def _service(config: SiteConfig, key: SecretStr, held: Mapping[str, Hold]) -> Iterator[Finding]:

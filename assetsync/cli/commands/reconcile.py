@@ -13,6 +13,7 @@ import click
 
 from assetsync import INTERRUPTED
 from assetsync.app import Site, build
+from assetsync.cli.daemon_user import key_reader
 from assetsync.cli.entry import NO_SERVICE, NOT_IN_SYNC, OK, stopping
 from assetsync.cli.operator import open_service
 from assetsync.cli.options import seconds, with_config, with_json
@@ -101,7 +102,7 @@ def command(
         raise UsageError("--list shows what a run would do", hint="add --dry-run")
     with_bar = sys.stderr.isatty() and not quiet and not only_look and config.log.level != "debug"
     level = "warning" if (quiet or with_bar) and config.log.level in ("debug", "info") else config.log.level
-    problem = key_file_warning(key_file(config, os.environ))
+    problem = key_file_warning(key_file(config, os.environ), key_reader(config))
     if problem is not None:
         warn(problem)
     notifies = (config.notify.webhook is not None or bool(config.notify.command)) and not only_look

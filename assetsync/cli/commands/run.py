@@ -14,6 +14,7 @@ import click
 import structlog
 
 from assetsync import INTERRUPTED
+from assetsync.cli.daemon_user import key_reader
 from assetsync.cli.entry import OK
 from assetsync.cli.operator import read_key
 from assetsync.cli.options import option_for, unit_for, with_config_path
@@ -120,7 +121,7 @@ def _read(path: Path) -> Configured:
 
 
 def _log_as(config: SiteConfig) -> None:
-    problem = key_file_warning(key_file(config, os.environ))
+    problem = key_file_warning(key_file(config, os.environ), key_reader(config))
     if problem is not None:
         warn(problem)
     configure_logging(config.log.format, config.log.level, stream=sys.stderr, site=config.site)

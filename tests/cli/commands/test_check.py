@@ -454,15 +454,18 @@ def daemons(site):
     kept = site.folder / "kept"
     kept.mkdir(0o700)
     os.chown(kept, NOBODY.pw_uid, -1)
-    site.config.write_text(site.config.read_text().replace(str(site.ledger), str(kept / "hq.db")))
+    text = site.config.read_text().replace(str(site.ledger), str(kept / "hq.db"))
+    site.config.write_text(text.replace(f"  api_key_file: {site.key_file}\n", ""))
+    site.key_file = site.key_file.replace(site.config.with_suffix(".key"))
     site.write("a.jpg")
     return site
 
 
-def check(site):
-    """Run `check` as root; give its exit code and findings."""
+def check(site, *before):
+    """Run `check` as root; give its exit code and findings. `before` are lines of Python to run first."""
     python, environ = PYTHON
-    words = [python, "-m", "assetsync", "check", "--json", "--config", str(site.config)]
+    program = "\n".join(["import sys", "from assetsync.cli import entry, options", *before, "sys.exit(entry.main())"])
+    words = [python, "-c", program, "check", "--json", "--config", str(site.config)]
     done = subprocess.run(words, env=environ, check=False, capture_output=True, text=True)
     return done.returncode, json.loads(done.stdout)["findings"]
 
@@ -509,6 +512,62 @@ def test_root_that_cannot_become_the_user_is_warned(daemons, monkeypatch):
     assert said["level"] == "warning"
     assert said["fix"].startswith("run it as its user, which root can: ")
     assert said["fix"].endswith(f"runuser -u nobody -- {program()} check --config {daemons.config}")
+
+
+def name_key_file(site):
+    text = site.config.read_text().replace("service:\n", f"service:\n  api_key_file: {site.key_file}\n")
+    site.config.write_text(text)
+
+
+@needs_root
+@pytest.mark.parametrize("mode", [0o600, 0o640])
+def test_key_closed_to_the_daemon_is_an_error(daemons, mode):
+    """The printed fix lets the daemon in, also where the key was open to another group."""
+    name_key_file(daemons)
+    daemons.key_file.chmod(mode)
+    code, found = check(daemons)
+    (error,) = [f for f in found if f["level"] == "error"]
+    assert (code, error["what"]) == (2, "key")
+    assert error["message"].endswith("site.key (service.api_key_file): the daemon runs as nobody, which cannot read it")
+    subprocess.run(["bash", "-ec", error["fix"].removeprefix("as root: ")], check=True)
+    code, found = check(daemons)
+    assert (code, {f["level"] for f in found}) == (0, {"ok"})
+
+
+@needs_root
+def test_key_of_the_daemons_group_stays_readable(daemons):
+    name_key_file(daemons)
+    os.chown(daemons.key_file, 0, NOBODY.pw_gid)
+    daemons.key_file.chmod(0o640)
+    code, found = check(daemons)
+    (warning,) = [f for f in found if f["level"] == "warning"]
+    fix = f"as root: chown nobody {daemons.key_file} && chmod 600 {daemons.key_file}"
+    assert (code, warning["what"], warning["fix"]) == (0, "key", fix)
+    subprocess.run(["bash", "-ec", warning["fix"].removeprefix("as root: ")], check=True)
+    code, found = check(daemons)
+    assert (code, {f["level"] for f in found}) == (0, {"ok"})
+
+
+@needs_root
+def test_closed_key_of_the_units_names_the_credential(daemons):
+    name_key_file(daemons)
+    code, found = check(daemons, f"options.CONFIGURATIONS = options.Path({str(daemons.folder)!r})")
+    (error,) = [f for f in found if f["level"] == "error"]
+    handed_over = daemons.config.with_suffix(".key")
+    assert code == 2
+    assert error["fix"].startswith(
+        f"remove service.api_key_file, because the unit hands over the key in {handed_over}; or as root: chown nobody "
+    )
+
+
+@needs_root
+def test_key_in_a_closed_folder_is_to_be_moved(daemons):
+    closed = daemons.folder / "closed"
+    closed.mkdir(0o700)
+    daemons.key_file = daemons.key_file.rename(closed / "hq.key")
+    name_key_file(daemons)
+    (error,) = [f for f in check(daemons)[1] if f["level"] == "error"]
+    assert (error["what"], error["fix"]) == ("key", "move it to a folder that nobody can open")
 
 
 @needs_root
