@@ -76,9 +76,14 @@ def _path(ctx: click.Context, _param: click.Parameter, value: Path | None) -> Pa
         known = ", ".join(file.stem for file in _of_the_server())
         more = f"; {CONFIGURATIONS} has {known}" if known else ""
         raise click.UsageError(f"Missing option '--config' / '-c', or --site NAME, or ${CONFIG_VARIABLE}{more}")
-    if path.is_file():
+    if _is_file(path):
         name_configuration(option_for(path, os.environ), unit_for(path))
     return path
+
+
+def _is_file(path: Path) -> bool:
+    # Path.is_file raises an error for a folder that is closed to this user: reading the file reports that.
+    return os.path.isfile(path)  # noqa: PTH113
 
 
 def _usual(environ: Mapping[str, str]) -> Path | None:
@@ -98,7 +103,7 @@ def option_for(path: Path, environ: Mapping[str, str]) -> str:
     if site is not None:
         return f"--site {site}"
     chosen = Path(environ.get(CONFIG_VARIABLE, ""))
-    return "" if chosen.is_file() and chosen.samefile(path) else f"--config {shlex.quote(str(path.absolute()))}"
+    return "" if _is_file(chosen) and chosen.samefile(path) else f"--config {shlex.quote(str(path.absolute()))}"
 
 
 def unit_for(path: Path) -> str:

@@ -20,6 +20,8 @@ from assetsync.ledger.ledger import open_ledger
 from assetsync.notify.notifications import Notifications, current_problems
 from assetsync.text import name_configuration, runnable
 
+from .commands.test_check import run_unprivileged, unprivileged
+
 
 @pytest.fixture
 def server(tmp_path, monkeypatch, capsys):
@@ -56,6 +58,34 @@ def test_only_configuration_of_the_server_is_read(server, site):
     assert "1 needs you." in out
     # It runs as printed, too, once there is a second configuration.
     assert out.endswith("no process sends for this site now: assetsync run --site hq\n")
+
+
+@pytest.fixture
+def closed(site):
+    """A site whose configuration lies in a folder that only root may enter."""
+    folder = site.folder / "closed"
+    folder.mkdir()
+    site.config = site.config.replace(folder / "hq.yaml")
+    folder.chmod(0)
+    yield site
+    folder.chmod(0o700)
+
+
+@pytest.mark.parametrize("command", ["status", "check", "run", "reconcile"])
+def test_configuration_in_closed_folder_is_exit_2(closed, command):
+    done = run_unprivileged(closed, command)
+    said = f"{closed.config}: the configuration cannot be read (Permission denied): name an existing file with --config"
+    assert (done.returncode, said in done.stdout + done.stderr) == (2, True)
+
+
+def test_closed_choice_of_the_environment_is_left_alone(closed, site, monkeypatch):
+    readable = site.folder / "open.yaml"
+    closed.config.parent.chmod(0o700)
+    readable.write_text(closed.config.read_text())
+    closed.config.parent.chmod(0)
+    monkeypatch.setenv("ASSETSYNC_CONFIG", str(closed.config))
+    done = unprivileged("-m", "assetsync", "check", "--config", str(readable))
+    assert done.returncode == 0, done.stderr
 
 
 def test_site_with_a_unit_is_started_by_systemd(server, site, monkeypatch, tmp_path):

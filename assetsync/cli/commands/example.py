@@ -3,6 +3,7 @@
 Their contents are left to the files themselves; only the path of the program is replaced.
 """
 
+import os
 from pathlib import Path
 
 import click
@@ -54,7 +55,8 @@ def units(folder: Path, *, force: bool) -> None:
       assetsync example units /etc/systemd/system
       assetsync example units /etc/systemd/system --force
     """
-    there = [name for name in _UNITS if (folder / name).exists()]
+    # Path.exists raises an error for a folder that is closed to this user; writing there reports that.
+    there = [name for name in _UNITS if os.path.exists(folder / name)]  # noqa: PTH110
     if there and not force:
         names = ", ".join(there)
         raise UsageError(f"{printable(bytes(folder))} has {names} already", hint="--force replaces them")

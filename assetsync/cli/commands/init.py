@@ -299,16 +299,19 @@ def _replaceable(path: Path, *, force: bool, has_key: bool) -> frozenset[Path]:
     if key_path == path:
         raise UsageError(f"{path} is the name of the key file", hint="end the name of the configuration in .yaml")
     there = [file for file in (path, key_path) if os.path.lexists(file)]
-    written = [path] * (path in there and not _is_example(path))
-    written += [key_path] * (key_path in there and has_key and bool(_key_in(key_path)))
+    elsewhere = "run it as root, or name another file by --output, such as hq.yaml"
+    try:
+        written = [path] * (path in there and not _is_example(path))
+        written += [key_path] * (key_path in there and has_key and bool(_key_in(key_path)))
+    except OSError as error:
+        raise UsageError(f"{error.filename} cannot be read: {error.strerror}", hint=elsewhere) from error
     if written and not force:
         names = " and ".join(map(str, written))
         raise UsageError(f"{names} exist{'s' if len(written) == 1 else ''} already", hint="--force replaces it")
-    folder = next(folder for folder in path.parents if folder.exists())
-    if not os.access(folder, os.W_OK):
-        raise UsageError(
-            f"{folder} cannot be written", hint="run it as root, or name another file by --output, such as hq.yaml"
-        )
+    # Path.exists raises an error below a folder that is closed to this user, which cannot write there.
+    folder = next(folder for folder in path.parents if os.path.exists(folder))  # noqa: PTH110
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f"{folder} cannot be written", hint=elsewhere)
     return frozenset(there)
 
 
@@ -326,8 +329,9 @@ def _path(text: str) -> str:
 
 def _root(path: Path, text: str) -> Path:
     root = absolute(Path(_path(text)).expanduser().absolute())
-    if not root.is_dir():
-        raise Unusable("there is no such folder", "name the folder to mirror")
+    # Path.is_dir raises an error below a closed folder.
+    if not os.path.isdir(root):  # noqa: PTH112
+        raise Unusable("there is no such folder, or this user cannot look there", "name the folder to mirror")
     if not os.access(root, os.R_OK | os.X_OK):
         raise Unusable("it cannot be read", "run this as a user that can read the tree")
     if is_inside(path, root):

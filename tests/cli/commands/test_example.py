@@ -7,6 +7,7 @@ import pytest
 
 from assetsync.cli.entry import run
 from assetsync.config import load_config
+from tests.cli.commands.test_check import unprivileged
 
 ROOT = Path(__file__).parents[3]
 UNITS = ["assetsync-reconcile@.service", "assetsync-reconcile@.timer", "assetsync@.service"]
@@ -47,6 +48,13 @@ def test_unit_is_not_written_through_a_link(tmp_path):
     assert run(["example", "units", str(tmp_path / "units")]) == 0
     assert (tmp_path / "theirs").read_text() == "as it was"
     assert not (tmp_path / "units" / "assetsync@.service").is_symlink()
+
+
+def test_units_into_a_closed_folder_are_exit_2(tmp_path):
+    tmp_path.chmod(0)
+    done = unprivileged("-m", "assetsync", "example", "units", str(tmp_path / "units"))
+    tmp_path.chmod(0o700)
+    assert (done.returncode, "cannot be written: Permission denied: run it as root" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("where", ["/proc/units", "file/units"])

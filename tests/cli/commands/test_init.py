@@ -22,6 +22,7 @@ from assetsync.cli.entry import run
 from assetsync.cli.output import write_file
 from assetsync.config import Listen, load_config, mappings, read_api_key
 from assetsync.ledger.ledger import open_ledger
+from tests.cli.commands.test_check import unprivileged
 from tests.cli.conftest import KEY, PAPERS, PHOTOS
 
 ODD = ['it\'s "odd"', "a: b # c", "Zürich 東京 😀", "- x", "null", "0123", "back\\slash", "x" * 300 + " y" * 100]
@@ -217,6 +218,26 @@ def test_files_of_the_server_page_are_filled_in(site):
     assert run(_words(site, path)) == 0
     assert [(file.stat().st_uid, file.stat().st_gid, file.stat().st_mode) for file in (path, key)] == before
     assert (load_config(path, {}).site, key.read_text()) == ("new", KEY)
+
+
+@pytest.mark.parametrize("closed", ["folder", "above", "key", "root"])
+def test_closed_place_is_exit_2_with_its_name(site, closed):
+    folder = site.folder / "etc"
+    folder.mkdir()
+    path, key = _five_lines(folder)
+    place = {"folder": folder, "above": folder, "key": key, "root": site.tree}[closed]
+    words = _words(site, folder / "sites" / "new.yaml" if closed == "above" else path)
+    words = _with(words, "--root", str(site.photos)) if closed == "root" else words
+    place.chmod(0)
+    done = unprivileged("-m", "assetsync", *words)
+    place.chmod(0o700)
+    said = {
+        "folder": f"{folder} cannot be written: run it as root",
+        "above": f"{folder} cannot be written: run it as root",
+        "key": f"{key} cannot be read: Permission denied: run it as root",
+        "root": "there is no such folder, or this user cannot look there",
+    }
+    assert (done.returncode, said[closed] in done.stderr) == (2, True), done.stderr
 
 
 def test_key_that_is_there_is_used_and_kept(site, capsys):
