@@ -80,6 +80,8 @@ def user_name(user: int) -> str:
         return str(user)
 
 
+# What a shell reads as it is.
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+,:@%")
 _SURROGATE = re.compile("[\\ud800-\\udfff]")
 # Characters that move the cursor, break a line or change the text direction, so that a name could look like another.
 ACTIVE = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069]")
@@ -101,6 +103,15 @@ def printable(name: bytes | str) -> str:
         # Most names are printable, and this check is three times as fast.
         return name
     return ACTIVE.sub(_escape, decoded(name))
+
+
+def quoted(path: bytes) -> str:
+    """Return a path quoted for a shell command; a path that `printable` changes is for reading only."""
+    text = printable(path)
+    if text.startswith("-"):
+        # A command would take it for an option.
+        text = f"./{text}"
+    return "'" + text.replace("'", "'\\''") + "'" if set(text) - _PLAIN else text
 
 
 def _escape(found: re.Match[str]) -> str:

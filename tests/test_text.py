@@ -1,8 +1,10 @@
 """Times, sizes and numbers as people read them."""
 
+import shlex
+
 import pytest
 
-from assetsync.text import amount, moment, plural
+from assetsync.text import amount, moment, plural, quoted
 
 
 @pytest.mark.parametrize(
@@ -22,3 +24,8 @@ def test_times_are_rfc_3339_in_utc():
 )
 def test_one_of_a_kind_is_in_the_singular(count, said):
     assert plural(count, "look-up") == said
+
+
+@pytest.mark.parametrize("name", ["plain.jpg", "a b.jpg", "it's.jpg", "-n", "$HOME; x", "é"])
+def test_quoted_path_is_one_word_of_a_shell(name):
+    assert shlex.split(quoted(name.encode())) == [f"./{name}" if name.startswith("-") else name]

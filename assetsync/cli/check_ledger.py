@@ -4,6 +4,7 @@ Nothing is changed. Printing is left to `check`.
 """
 
 import os
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -59,7 +60,8 @@ def _unopened(config: SiteConfig, error: LedgerError) -> Finding:
         if systemd_makes_folder(config):
             message = f"no ledger yet; systemd makes {path.parent} for it when the unit starts"
             return Finding("ledger", Level.OK, message)
-        return Finding("ledger", Level.ERROR, f"the folder {path.parent} is not there", f"mkdir -p {path.parent}")
+        fix = f"mkdir -p {shlex.quote(str(path.parent))}"
+        return Finding("ledger", Level.ERROR, f"the folder {path.parent} is not there", fix)
     return _no_room(path) or Finding("ledger", Level.OK, f"no ledger yet; the first run creates {path}")
 
 

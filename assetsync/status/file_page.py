@@ -20,10 +20,10 @@ from assetsync.log import redact
 from assetsync.model import NextTry, State, Wanted
 from assetsync.status.file_sentences import attempt_line, error_of, meaning_of, next_try_text
 from assetsync.status.find import named, shown, words_of
-from assetsync.status.sentences import about, quoted, step_for
+from assetsync.status.sentences import about, step_for
 from assetsync.status.shell import Shell, ago, coded
 from assetsync.status.site_status import Level
-from assetsync.text import amount, runnable
+from assetsync.text import amount, quoted, runnable
 
 _VERSIONS = 20
 _ATTEMPTS = 20

@@ -24,7 +24,6 @@ from assetsync.status.sentences import (
     left_to_send,
     next_step,
     percent,
-    quoted,
     settled_by,
     step_for,
     step_of_each,
@@ -35,7 +34,7 @@ from assetsync.status.sentences import (
 )
 from assetsync.status.shell import Shell, When, ago, coded
 from assetsync.status.site_status import DriftGroup, Live, SiteStatus
-from assetsync.text import amount, files, moment, printable, runnable, span
+from assetsync.text import amount, files, moment, printable, quoted, runnable, span
 
 _FULL = 100.0
 _LEAST = 2.0

@@ -18,7 +18,7 @@ from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import Pause, Run
 from assetsync.model import State
 from assetsync.status.site_status import Progress, SiteStatus
-from assetsync.text import amount, files, hour, moment, on_the_wall, plural, printable, span
+from assetsync.text import amount, files, hour, moment, on_the_wall, plural, printable, quoted, span
 
 _BY_HAND = "`assetsync upload` it again, or `assetsync doubt resolve {path} --absent`"
 # The next step for a blocked file, by its reason; other files are retried once their reason is gone. The page shows
@@ -53,7 +53,6 @@ _EACH = 5
 """More files than this that are blocked for the same reason, or have the same kind of drift, share one line."""
 _BAR = 20
 """The width of the bar of an import, in characters."""
-_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+,:@%")
 
 _PAUSES = {
     "key_refused": "the service refuses the API key",
@@ -330,15 +329,6 @@ def is_command(row: FileRow) -> bool:
     """Whether the next step for a blocked file is a single command that can be run unchanged."""
     step = step_for(row.reason)
     return _COMMAND.fullmatch(step) is not None and " ID" not in step
-
-
-def quoted(path: bytes) -> str:
-    """Return a path quoted for a shell command; a path that `printable` changes is for reading only."""
-    text = printable(path)
-    if text.startswith("-"):
-        # A command would take it for an option.
-        text = f"./{text}"
-    return "'" + text.replace("'", "'\\''") + "'" if set(text) - _PLAIN else text
 
 
 def about(row: FileRow, text: str) -> str:

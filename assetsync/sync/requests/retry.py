@@ -15,6 +15,7 @@ from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import MISSING, FileRow
 from assetsync.model import Service, State, Wanted
 from assetsync.sync.requests.request import Argument, OperatorRequest, current_row, hex_of, likeliest_row, paths_of
+from assetsync.text import quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,8 @@ def _check_path(ledger: Ledger, path: bytes, *, send_again: bool) -> None:
     if below is not None and below.path != path:
         if send_again:
             named = printable(path) or "the root"
-            listed = f"`assetsync files --state blocked{f' {named}' if path else ''}` lists those that wait for you"
+            below_it = f" {quoted(path)}" if path else ""
+            listed = f"`assetsync files --state blocked{below_it}` lists those that wait for you"
             raise UsageError(f"{named} is a folder", hint=f"--send-again is for files, each by its name: {listed}")
         return
     row = current_row(ledger, path)

@@ -47,6 +47,7 @@ from assetsync.sync.upload.facts import (
     Resembles,
     Rules,
 )
+from assetsync.text import quoted
 
 log = structlog.get_logger(__name__)
 
@@ -261,9 +262,8 @@ def _existing(ledger: Ledger, row: FileRow) -> Begun | None:
     """Return the result for a row whose content the service has, or may have; None if it was not stored."""
     path = printable(row.path)
     if _is_undecided(ledger, row):
-        return Begun(
-            MAY_BE_THERE, f"the service may have this content: {path} is {row.state.words} (`assetsync explain {path}`)"
-        )
+        step = f"`assetsync explain {quoted(row.path)}`"
+        return Begun(MAY_BE_THERE, f"the service may have this content: {path} is {row.state.words} ({step})")
     if row.assetid is not None and row.reason in _NOT_THERE:
         return Begun(REFUSED, f"{path}: {row.detail or f'the asset {row.assetid} is being looked for'}; {_AGAIN}")
     if row.assetid is not None:

@@ -171,6 +171,19 @@ def test_missing_ledger_folder_is_an_error(site):
     assert (result.code, _levels(result.only)["ledger"]) == (2, {"error"})
 
 
+def test_mkdir_and_chmod_run_as_printed(site):
+    """A path may hold spaces and quotes."""
+    site.ledger, site.key_file = site.folder / "no where" / "s.db", site.key_file.rename(site.folder / "it's a key")
+    site.configure()
+    site.config.write_text(site.config.read_text().replace(str(site.key_file), f'"{site.key_file}"'))
+    site.key_file.chmod(0o644)
+    for finding in site.run("check", "--json").only["findings"]:
+        if finding["fix"] is not None:
+            subprocess.run(["bash", "-ec", finding["fix"]], check=True)
+    assert site.run("check").code == 0
+    assert (site.key_file.stat().st_mode & 0o777, site.ledger.parent.is_dir()) == (0o600, True)
+
+
 @pytest.mark.parametrize("said", ["debug: true", "emailto: dam@example.com"])
 def test_options_mailing_the_key_are_warned_of(site, said):
     text = site.config.read_text().replace('AA"}', f'AA", upload: {{{said}}}}}')

@@ -1,5 +1,7 @@
 import json
 import os
+import re
+import shlex
 import signal
 import socket
 import time
@@ -255,6 +257,14 @@ class TestOfTheTree:
         assert (again.code, again.only["assetid"]) == (3, None)
         assert "the service may have this content: photos/second.jpg is in doubt" in again.err
         assert names(mirrored) == ["first.jpg", "second.jpg"]
+
+    def test_command_for_a_doubt_runs_as_printed(self, mirrored):
+        path = mirrored.write("it's second.jpg", b"second")
+        lose_answers(mirrored)
+        upload(mirrored, path)
+        mirrored.sandbox.set_faults()
+        command = re.search(r"`assetsync (explain .*)`", upload(mirrored, path).err)[1]
+        assert mirrored.run("explain", *shlex.split(command)[1:]).code == 0
 
     def test_a_verified_file_is_not_sent_again(self, mirrored):
         (asset,) = mirrored.sandbox.assets()

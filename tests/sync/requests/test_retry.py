@@ -94,6 +94,13 @@ def test_retry_of_unknown_folder_is_a_mistake(blocked):
         retry("d", send_again=True)
 
 
+def test_hint_quotes_the_folder_for_a_shell(world):
+    world.write("my docs/a")
+    world.scan_and_send()
+    with pytest.raises(UsageError, match=r"`assetsync files --state blocked 'my docs'` lists"):
+        world.ask(Retry((b"my docs",), send_again=True))
+
+
 @pytest.fixture
 def doubtful(world):
     """A world with doubts in and beside a folder, each to be looked up in four minutes."""
