@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import urllib.request
 import zipfile
 from pathlib import Path
@@ -39,6 +40,12 @@ def test_demo_is_exit_0_with_all_verified(told):
     _, done = told
     assert done.returncode == 0
     assert "Everything is verified" in done.stdout
+
+
+def test_demo_without_temporary_folder_is_exit_2(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    assert run(["demo"]) == 2
+    assert "(No such file or directory): name a folder with --dir, or set $TMPDIR" in capsys.readouterr().err
 
 
 def test_readme_shows_what_demo_prints(told):

@@ -19,7 +19,7 @@ from typing import TextIO, TypeVar
 
 import click
 
-from assetsync.errors import OutputError
+from assetsync.errors import OutputError, UsageError
 from assetsync.journal import in_journal
 from assetsync.text import ACTIVE, columns, printable, runnable
 
@@ -142,6 +142,15 @@ def telling() -> Iterator[None]:
 def give_up(stream: TextIO) -> None:
     """Redirect a stream to /dev/null: the interpreter flushes it once more at exit, and a failure changes the code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+@contextmanager
+def making_temporary(hint: str = "set $TMPDIR to a folder that can be written") -> Iterator[None]:
+    """Translate errors of making a temporary folder, as on a full or read-only disk: raise UsageError."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"no temporary folder can be made ({error.strerror})", hint=hint) from error
 
 
 def note(text: str) -> None:

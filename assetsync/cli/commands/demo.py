@@ -5,13 +5,13 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import click
 
 from assetsync.cli.entry import NOT_IN_SYNC, OK
-from assetsync.cli.output import note, table, write
+from assetsync.cli.output import making_temporary, note, table, write
 from assetsync.cli.progress import on_stderr
 from assetsync.errors import UsageError
 from assetsync.ledger.rows import FileRow
@@ -52,7 +52,8 @@ def command(*, keep: bool, directory: Path | None, quiet: bool) -> int:
     stays = keep or directory is not None
     with ExitStack() as stack:
         if directory is None:
-            directory = Path(stack.enter_context(_temporary()))
+            with making_temporary(hint="name a folder with --dir, or set $TMPDIR"):
+                directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="assetsync-demo-")))
         stage = stack.enter_context(Stage(directory))
         write(f"A sample tree in {stage.tree}, a service at {stage.address}")
         write()
@@ -80,16 +81,6 @@ def command(*, keep: bool, directory: Path | None, quiet: bool) -> int:
                 note("Ctrl-C ends it")
                 threading.Event().wait()
     return OK if fine else NOT_IN_SYNC
-
-
-def _temporary() -> AbstractContextManager[str]:
-    try:
-        return tempfile.TemporaryDirectory(prefix="assetsync-demo-")
-    except OSError as error:
-        raise UsageError(
-            f"no temporary folder can be made ({error.strerror})",
-            hint="name a folder with --dir, or set $TMPDIR",
-        ) from error
 
 
 def _run(stage: Stage, *, quiet: bool) -> Report:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from assetsync.cli.output import write
+from assetsync.cli.output import making_temporary, write
 from assetsync.errors import UsageError
 from assetsync.guide import as_html, contents, pages
 
@@ -31,8 +31,9 @@ def command(topic: str | None, *, in_browser: bool) -> None:
         hint = f"did you mean `{close[0]}`?" if close else "`assetsync guide` lists the pages"
         raise UsageError(f"the guide has no page {topic!r}", hint=hint)
     if in_browser:
-        folder = Path(tempfile.mkdtemp(prefix="assetsync-guide-"))
-        write_html(folder)
+        with making_temporary():
+            folder = Path(tempfile.mkdtemp(prefix="assetsync-guide-"))
+            write_html(folder)
         first = folder / f"{topic or 'index'}.html"
         write(str(first))
         click.launch(first.as_uri())

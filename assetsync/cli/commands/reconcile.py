@@ -17,7 +17,7 @@ from assetsync.cli.daemon_user import key_reader
 from assetsync.cli.entry import NO_SERVICE, NOT_IN_SYNC, OK, stopping
 from assetsync.cli.operator import open_service
 from assetsync.cli.options import seconds, with_config, with_json
-from assetsync.cli.output import note, warn, write, write_data, write_json
+from assetsync.cli.output import making_temporary, note, warn, write, write_data, write_json
 from assetsync.cli.progress import on_stderr
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, key_file, key_file_warning
@@ -173,7 +173,8 @@ def _opened(config: SiteConfig, stack: ExitStack, *, only_look: bool) -> Ledger:
     None is created for a new site whose root cannot be opened.
     """
     if only_look and not exists(config.ledger):
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="assetsync-"))
+        with making_temporary():
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="assetsync-"))
         return stack.enter_context(closing(open_ledger(Path(folder) / "empty.db", is_scratch=True)))
     if only_look:
         return stack.enter_context(closing(read_ledger(config.ledger, site=config.site)))

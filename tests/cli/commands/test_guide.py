@@ -3,11 +3,13 @@
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from assetsync.cli.commands.guide import write_html
+from assetsync.cli.entry import run
 from assetsync.guide import pages
 
 BIN = Path(sys.executable).parent / "assetsync"
@@ -35,6 +37,12 @@ def test_unknown_page_names_the_nearest(topic, hint):
     shown = guide(topic)
     assert shown.returncode == 2
     assert hint in shown.stderr
+
+
+def test_copy_without_temporary_folder_is_exit_2(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    assert run(["guide", "--open"]) == 2
+    assert "no temporary folder can be made (No such file or directory): set $TMPDIR" in capsys.readouterr().err
 
 
 def test_html_copy_has_no_dead_link(tmp_path):

@@ -1,6 +1,7 @@
 import json
 import signal
 import subprocess
+import tempfile
 from contextlib import closing
 
 import pytest
@@ -176,6 +177,13 @@ class TestDryRun:
         assert (result.only["uploaded"], result.only["bytes_uploaded"], result.only["verified"]) == (1, 4, 0)
         assert site.left_behind() == before
         assert site.sandbox.assets() == []
+
+    def test_dry_run_without_temporary_folder_is_exit_2(self, site, monkeypatch):
+        site.write("a.jpg")
+        monkeypatch.setattr(tempfile, "tempdir", str(site.folder / "none"))
+        result = site.run("reconcile", "--dry-run")
+        assert (result.code, result.out) == (2, "")
+        assert "no temporary folder can be made (No such file or directory): set $TMPDIR to a folder" in result.err
 
     def test_dry_run_works_beside_holder(self, site):
         site.write("a.jpg")
