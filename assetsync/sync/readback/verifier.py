@@ -99,6 +99,9 @@ class Verifier:
         self._sent_metadata = sent_metadata
         # Whether uploads into a folder keep their names, as recorded by this process.
         self._names: dict[str, bool] = {}
+        # By folder: rows that its last listing showed equal, and that the index was not asked for yet. The value is the
+        # time of the next look (epoch seconds) if the index does not show them. At most the rows of one listing.
+        self._listed: dict[str, dict[int, float]] = {}
         # Whether an audit was requested since a control sample was last shown.
         self._has_asked = False
 
@@ -122,7 +125,8 @@ class Verifier:
         searched = [*ids, *(sample.assetid for sample in samples)]
         found = by_id(self._service, searched, self._sent_metadata.look_in_index) if needs_index else {}
         now = self._clock.now()
-        behind = {row.id for row in rows if needs_index and self._may_be_behind(row, now)}
+        listed = self._take_listed(rows)
+        behind = {row.id for row in rows if needs_index and (row.id in listed or self._may_be_behind(row, now))}
         stored, added = self._in_database(rows, found, to_compare, behind)
         rows += added
         not_searched = {row.id for row in added}
@@ -139,7 +143,8 @@ class Verifier:
                 changes.append(self._change(row, asset, now, findable=findable, needs_index=needs_index))
             elif row.id in behind:
                 detail = _NOT_YET if row.seen_at is None else _NOT_FINDABLE
-                changes.append((row, None, {"due_at": self._due(row, now, needs_index=True), "detail": detail}))
+                due_at = listed.get(row.id) or self._due(row, now, needs_index=True)
+                changes.append((row, None, {"due_at": due_at, "detail": detail}))
             elif _folder_of(row) in self._put_off:
                 changes.append(self._later(row, now))
             else:
@@ -162,6 +167,18 @@ class Verifier:
             return False
         was_whole = row.seen_at is not None and row.unprocessed_id is None and row.unseen_boot is None
         return 0 <= _waited(row, now) < (UNSEEN_PATIENCE if was_whole else self._index_lag)
+
+    def _take_listed(self, rows: Sequence[FileRow]) -> dict[int, float]:
+        """Return when to look again for those of the rows that the last listing of their folder showed.
+
+        Forget them: they are looked up in the database again if the index does not show them by then.
+        """
+        taken = {}
+        for row in rows:
+            due_at = self._listed.get(_folder_of(row), {}).pop(row.id, None)
+            if due_at is not None:
+                taken[row.id] = due_at
+        return taken
 
     def _due(self, row: FileRow, now: float, *, needs_index: bool, most: float = float("inf")) -> float:
         """Return when to look for an asset again, in seconds since the epoch, at most `most` seconds from now."""
@@ -259,6 +276,8 @@ class Verifier:
                 unprocessed = self._learned.unprocessed(every(self._service.search, request))
                 found.update(of_ids(self._sent_metadata.look(unprocessed), ids))
             self._folder_backoff.answered(folder)
+            if more:
+                self._listed[folder] = {}
         return more
 
     def _record(self, changes: Sequence[Change], now: float) -> None:
@@ -316,7 +335,9 @@ class Verifier:
             columns |= self._sent_metadata.of_adopted(row)
             return row, Event.CONFIRMED, columns
         if findable is None and reading is Reading.EQUAL:
-            # It was listed with others. It stays due, so that the next step asks the index for it.
+            # It was listed with others. It stays due, so that the next step asks the index for it. If the index does
+            # not show it, it waits as long as those others: one listing serves all of them again.
+            self._listed.setdefault(_folder_of(row), {})[row.id] = self._due(row, now, needs_index=needs_index)
             return row, None, columns
         columns["due_at"] = self._due(row, now, needs_index=needs_index)
         if reading is Reading.NOT_YET:

@@ -53,6 +53,44 @@ def test_assets_listed_with_others_are_searched_for_next(sent, monkeypatch):
     assert steps <= 4
 
 
+def rounds_of(world, count: int) -> list[int]:
+    """Read back what is due, as often as anything is due again; gives how often each of these rounds lists a folder."""
+    listings = []
+    for _ in range(count):
+        world.service.searches.clear()
+        while world.site.verifier.step().looked:
+            # Each step takes a moment, and an answer of the index, too.
+            world.clock.advance(2)
+        listings.append(sum(request.searchfor == "%" for request in world.service.searches))
+        world.clock.advance(300)
+    return listings
+
+
+@pytest.mark.parametrize("files", [60, 120])
+def test_round_lists_folder_once_without_index(sent, monkeypatch, files):
+    """The service stores all files, and its index shows none of them for hours."""
+    monkeypatch.setattr(verifier, "BATCH", 10)
+    world = sent(files, service={"index_lag": None, "index_call": "noop"})
+    world.clock.advance(1200)
+    assert rounds_of(world, 4) == [1, 1, 1, 1]
+    assert {row.detail for row in world.ledger.reports.files()} == {"stored, and not findable through the index yet"}
+    assert sum(map(len, world.site.verifier._listed.values())) == 0
+    for asset in world.service.assets.values():
+        asset.indexed_at = world.clock.now()
+    assert rounds_of(world, 1) == [0]
+    assert set(world.states().values()) == {VERIFIED}
+
+
+def test_asset_lost_after_its_listing_is_doubted(sent, monkeypatch):
+    monkeypatch.setattr(verifier, "BATCH", 10)
+    world = sent(20, service={"index_lag": None, "index_call": "noop"})
+    world.clock.advance(1200)
+    world.site.verifier.step()
+    world.service.assets.clear()
+    world.live(1300, tick=5)
+    assert set(world.states().values()) == {BLOCKED}
+
+
 @pytest.mark.parametrize("said", [{"schedule": {"index": "off"}}, {"policy": {"verified_when": "stored"}}])
 def test_without_index_stored_is_verified(sent, said):
     world = sent(service={"index_lag": None}, **said)
