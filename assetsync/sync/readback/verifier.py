@@ -57,6 +57,12 @@ _NOT_FINDABLE = "stored, and not findable through the index yet"
 _BY_NAME_AT_MOST = 5
 _BY_LISTING_AT_MOST = 5000
 
+_EVERYWHERE = 60.0
+"""Seconds of a step after which no further look-up in all folders begins: a step records nothing before its end."""
+_EVERYWHERE_NEXT = "its folder does not show it; it is looked up in all folders next"
+_FAILED_AT_MOST = 100
+"""Number of assets whose failed look-ups in all folders are remembered."""
+
 
 @dataclass(frozen=True, slots=True)
 class Verified:
@@ -102,6 +108,12 @@ class Verifier:
         # By folder: rows that its last listing showed equal, and that the index was not asked for yet. The value is the
         # time of the next look (epoch seconds) if the index does not show them. At most the rows of one listing.
         self._listed: dict[str, dict[int, float]] = {}
+        # The look-ups in all folders of this step: when they end (steady seconds, None before the first), and what
+        # their failure changes in each row that is left.
+        self._everywhere_until: float | None = None
+        self._failed_now: dict[str, Any] | None = None
+        # Rows whose last look-up in all folders failed, the oldest failure first.
+        self._failed_everywhere: dict[int, None] = {}
         # Whether an audit was requested since a control sample was last shown.
         self._has_asked = False
 
@@ -130,11 +142,14 @@ class Verifier:
         stored, added = self._in_database(rows, found, to_compare, behind)
         rows += added
         not_searched = {row.id for row in added}
-        now = self._clock.now()
+        now, steady = self._clock.now(), self._clock.steady()
         waited = (_waited(row, now) for row in rows if row.assetid not in found)
         self._least_pause = next_look(min(waited, default=0.0), self._longest, self._index_lag * needs_index)
+        self._everywhere_until = self._failed_now = None
+        failed = {row_id: number for number, row_id in enumerate(self._failed_everywhere)}
         changes = []
-        for row in rows:
+        # The first failure ends the look-ups in all folders: one that fails again must not hold up the others.
+        for row in sorted(rows, key=lambda row: failed.get(row.id, -1)):
             asset = found.get(row.assetid or "") or stored.get(row.assetid or "")
             if row.state is State.BLOCKED:
                 changes.append(_of_blocked(row, asset, now))
@@ -148,7 +163,7 @@ class Verifier:
             elif _folder_of(row) in self._put_off:
                 changes.append(self._later(row, now))
             else:
-                changes.append(self._not_shown(row, now, needs_index=needs_index))
+                changes.append(self._not_shown(row, now, steady, needs_index=needs_index))
         self._record(changes, now)
         self._sent_metadata.record()
         for row in rows:
@@ -397,23 +412,38 @@ class Verifier:
         noted: dict[str, Any] = {} if row.filetype else {"filetype": kind}
         return noted | {"drift": "unread"} if kind and self._misnames(row.path, kind) else noted
 
-    def _not_shown(self, row: FileRow, now: float, *, needs_index: bool) -> Change:
-        """Count an answered look-up that did not show an id; after ten minutes of such look-ups, doubt the file."""
-        steady = self._clock.steady()
+    def _not_shown(self, row: FileRow, now: float, steady: float, *, needs_index: bool) -> Change:
+        """Count an answered look-up that did not show an id; after ten minutes of such look-ups, doubt the file.
+
+        `steady`: when it was answered. The look-ups of other rows in all folders may have taken long since.
+        """
         kept = Grace(row.unseen_boot or "", row.unseen_first or 0.0, row.unseen_last or 0.0)
         # Allow gaps of several scheduled pauses: nothing is sent again for this, so that a gap does no harm.
         gap = max(UNSEEN_PATIENCE / 2, 3 * self._longest)
         grace = kept.answered(steady, steady, self._clock.boot(), gap)
+        unseen = {"unseen_boot": grace.boot, "unseen_first": grace.first, "unseen_last": grace.last}
         if grace.over(UNSEEN_PATIENCE):
-            return self._judge_elsewhere(row, now, needs_index=needs_index)
-        return row, None, {
-            "unseen_boot": grace.boot, "unseen_first": grace.first, "unseen_last": grace.last,
+            return self._judge_elsewhere(row, unseen, now, needs_index=needs_index)
+        return row, None, unseen | {
             "due_at": self._due(row, now, needs_index=needs_index, most=UNSEEN_PATIENCE / 4),
             "detail": "missing, and looked for again" if row.reason == MISSING else _NOT_YET,
         }  # fmt: skip
 
-    def _judge_elsewhere(self, row: FileRow, now: float, *, needs_index: bool) -> Change:
-        """Look up an asset in all folders and judge it there; doubt the file if no folder shows the asset."""
+    def _judge_elsewhere(self, row: FileRow, unseen: dict[str, Any], now: float, *, needs_index: bool) -> Change:
+        """Look up an asset in all folders and judge it there; doubt the file if no folder shows the asset.
+
+        The first failure ends these look-ups for the step, because the next may hang, too. They also end after
+        `_EVERYWHERE` seconds: the rows that are left are due at once, and `unseen`, the columns that count the look-up
+        of their folder, leaves no gap in their ten minutes.
+        """
+        steady = self._clock.steady()
+        if self._failed_now is not None:
+            return row, None, self._failed_now
+        if self._everywhere_until is None:
+            self._everywhere_until = steady + _EVERYWHERE
+        elif steady >= self._everywhere_until:
+            return row, None, unseen | {"due_at": now, "detail": _EVERYWHERE_NEXT}
+        self._failed_everywhere.pop(row.id, None)
         try:
             shown = named(self._service, names_of(self._ledger, row))
             asset = next((asset for asset in shown if asset.id == row.assetid), None)
@@ -422,10 +452,14 @@ class Verifier:
                 "an asset cannot be looked up in all folders",
                 path=printable(row.path),
                 detail=str(error),
-                next=f"again in {self._longest:.0f} s",
+                next=f"again in {self._longest:.0f} s, together with the others",
             )
             detail = f"it cannot be looked up in all folders: {error}"
-            return row, None, {"due_at": now + self._longest, "detail": detail}
+            self._failed_now = {"due_at": self._clock.now() + self._longest, "detail": detail}
+            self._failed_everywhere[row.id] = None
+            if len(self._failed_everywhere) > _FAILED_AT_MOST:
+                del self._failed_everywhere[next(iter(self._failed_everywhere))]
+            return row, None, self._failed_now
         if asset is not None:
             return self._change(row, asset, now, findable=False, needs_index=needs_index)
         was = f"the service gave the id {row.assetid} but"

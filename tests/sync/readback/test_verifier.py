@@ -8,6 +8,7 @@ from assetsync.model import State
 from assetsync.sync.context import NullMeter
 from assetsync.sync.readback import verifier
 from assetsync.sync.requests.retry import Retry
+from tests.world import PROBE
 
 VERIFIED, STORED, BLOCKED, IN_DOUBT = State.VERIFIED, State.STORED, State.BLOCKED, State.IN_DOUBT
 
@@ -500,6 +501,69 @@ def test_failed_global_lookup_doubts_no_id(make_world):
     world.service.during_search = lambda _request: None
     world.live(900, tick=2)
     assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (BLOCKED, "different")
+
+
+@pytest.fixture
+def unseen_for_long(sent, monkeypatch):
+    """Make a world whose folder has not shown any of 30 assets for so long that they are due in all folders.
+
+    Gives what is searched for in all folders; each such search takes `takes` seconds, and those in `failing` fail.
+    """
+
+    def make(takes: float, failing: set[str]):
+        monkeypatch.setattr(verifier, "BATCH", 10)
+        world = sent(30, service={"index_lag": None, "index_call": "noop"})
+        world.service.assets.clear()
+        asked: list[str] = []
+
+        def look(request) -> None:
+            if request.folderid is None and request.dbdirect and request.searchfor != PROBE:
+                asked.append(request.searchfor)
+                world.clock.advance(takes)
+                if request.searchfor in failing:
+                    raise ServiceUnreachable("no answer in time")
+
+        world.service.during_search = look
+        world.clock.advance(100)
+        while not asked:
+            world.site.verifier.step()
+            world.clock.advance(0 if asked else 10)
+        return world, asked
+
+    return make
+
+
+def names_in(world, state: State) -> set[str]:
+    return {name for name, each in world.states().items() if each is state}
+
+
+def test_hanging_search_is_tried_once_a_step(unseen_for_long):
+    world, asked = unseen_for_long(300.0, {f"{number}" for number in range(30)})
+    assert len(asked) == 1
+    rows = list(world.ledger.reports.files())
+    is_left = [row for row in rows if "cannot be looked up in all folders" in row.detail]
+    assert len(is_left) == 30
+    assert {round(row.due_at - world.clock.now()) for row in is_left} == {60}
+
+
+def test_look_ups_in_all_folders_end_after_minute(unseen_for_long):
+    world, asked = unseen_for_long(25.0, set())
+    # Each asset costs two searches, because some releases show unprocessed assets only on request.
+    assert (len(asked), len(names_in(world, IN_DOUBT))) == (4, 2)
+    left = world.row(min(names_in(world, STORED)))
+    assert left.detail == "its folder does not show it; it is looked up in all folders next"
+    for _ in range(14):
+        world.site.verifier.step()
+    assert (len(asked), len(names_in(world, IN_DOUBT))) == (60, 30)
+
+
+def test_failing_search_does_not_hold_up_others(unseen_for_long):
+    """Two searches never succeed; each step ends with one of them."""
+    world, _ = unseen_for_long(1.0, {"0", "1"})
+    for _ in range(4):
+        world.clock.advance(61)
+        world.site.verifier.step()
+    assert names_in(world, STORED) == {"0", "1"}
 
 
 def test_moved_asset_waits_for_the_index(make_world):
