@@ -2,7 +2,7 @@
 
 Some kinds of files keep their own: what a PDF holds replaces what was sent with it (observed). The difference is
 recorded as drift, and blocks nothing. Only processed rows of the service's database are compared, because its index may
-be older.
+be older. Some releases write the metadata of audio and video last: a new one without any text is compared later.
 
 Nothing was sent for an adopted asset. When it is read back first, it is compared with the texts that the sidecars give.
 The index is good enough for this, because the asset is not new.
@@ -38,6 +38,12 @@ from assetsync.sync.intake.sidecars import FileMetadata, Sidecars
 
 log = structlog.get_logger(__name__)
 
+_WRITTEN_LATE = ("aud", "vid")
+"""Kinds of assets whose metadata some releases write only after size and MD5, and after the move to their storage."""
+
+_WRITTEN_BY = 600.0
+"""Seconds after the upload; no text of such an asset in that time proves nothing."""
+
 _THEREFORE = "the service does not hold the metadata that was sent ({}): set it there by hand"
 _ADOPTED = "the metadata of its adopted asset differs from the sidecars ({}): set it in the service by hand"
 
@@ -55,6 +61,7 @@ class SentMetadata:
 
     def __init__(self, context: Context, plan: Plan, sidecars: Sidecars) -> None:
         self._ledger = context.ledger
+        self._clock = context.clock
         self._plan = plan
         self._sidecars = sidecars
         # By asset: the uploads that are to be compared, and the differences found since the last record.
@@ -76,8 +83,9 @@ class SentMetadata:
     def look(self, assets: Iterable[Asset]) -> Iterator[Asset]:
         """Yield the assets of a look-up in the database, and compare those that are expected and processed."""
         for asset in self.look_in_index(assets):
-            if asset.id in self._pending and asset.processed:
-                self._found[asset.id] = self._compare(self._pending[asset.id], asset, AS_SENT)
+            upload = self._pending.get(asset.id) if asset.processed else None
+            if upload is not None and not self._may_be_written(upload, asset):
+                self._found[asset.id] = self._compare(upload, asset, AS_SENT)
             yield asset
 
     def look_in_index(self, assets: Iterable[Asset]) -> Iterator[Asset]:
@@ -123,6 +131,12 @@ class SentMetadata:
         if now is None or (sent := digests(now.texts)) == NOT_COMPARED:
             return None
         return _Adopted(row, now.digest, sent)
+
+    def _may_be_written(self, upload: SentUpload, asset: Asset) -> bool:
+        """Return whether the service may still write the metadata: then the next look-up, or an audit, compares it."""
+        is_new = 0 <= self._clock.now() - (upload.row.uploaded_at or 0.0) < _WRITTEN_BY
+        is_late = (upload.row.filetype or asset.kind) in _WRITTEN_LATE
+        return is_new and is_late and not any(_text(asset, name) for name in Texts._fields)
 
     def _compare(self, upload: SentUpload | _Adopted, asset: Asset, others: Texts) -> list[str]:
         shown = Texts(*(_text(asset, name) for name in Texts._fields))

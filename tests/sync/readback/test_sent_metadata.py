@@ -219,6 +219,38 @@ def test_audit_compares_what_a_failed_look_up_did_not(make_world):
     assert list(drifted(world)) == ["a.pdf"]
 
 
+@pytest.mark.parametrize("name", ["a.mp3", "a.mp4"])
+@pytest.mark.parametrize("said", [{"schedule": {"index": "off"}}, {"policy": {"verified_when": "stored"}}])
+@pytest.mark.parametrize("comes", [True, False])
+def test_metadata_written_late_is_compared_by_audit(make_world, name, said, comes):
+    """The service writes size and MD5 first, and the description and keywords once the file is in its storage."""
+    world = make_world(**said)
+    world.service.keeps_own = lambda _asset: ("", "")
+    world.write(name)
+    world.write(f"{name}.yaml", SIDECAR)
+    world.scan_and_send()
+    world.live(30)
+    assert (world.row(name).state, drifted(world)) == (VERIFIED, {})
+    if comes:
+        world.service.keeps_own = lambda _asset: None
+    world.clock.advance(600)
+    searched = len(world.service.searches)
+    world.live(30)
+    assert len(world.service.searches) == searched
+    world.site.auditor.audit("F1")
+    assert list(drifted(world)) == ([] if comes else [name])
+
+
+def test_cut_metadata_of_new_video_is_drift(make_world):
+    world = make_world()
+    world.service.keeps_own = lambda _asset: ("The old harbour", "")
+    world.write("a.mp4")
+    world.write("a.mp4.yaml", SIDECAR)
+    world.scan_and_send()
+    world.live(30)
+    assert "cut after 15 characters" in drifted(world)["a.mp4"]
+
+
 def test_other_kind_is_reported_as_such_alone(make_world):
     world = make_world()
     world.service.kinds["a.ai"] = "doc"
