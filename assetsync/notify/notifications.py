@@ -1,12 +1,13 @@
 """Read the current problems of a site, and send the notices about them through the configured channels.
 
-The ledger records the reported problems, only once no notice waits for delivery: after a crash a notice may be
-delivered twice, but none is lost. The choice of notices is left to `core.notices`, delivery to `channel`.
+The ledger records for each receiver what was reported to it, only once no notice waits for delivery there: after a
+crash a notice may be delivered twice, but none is lost, and a receiver that is down repeats nothing for another. The
+choice of notices is left to `core.notices`, delivery to `channel`.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 
 import structlog
 from pydantic import SecretStr
@@ -126,7 +127,7 @@ def _held_up(ledger: Ledger, now: float) -> Problem:
 
 
 _REPORTED = "told"
-"""The ledger metadata that holds the reported problems; ledgers of earlier releases hold it by this name."""
+"""The fact that holds what was reported: followed by a colon and the receiver's key, or alone in an older ledger."""
 
 _EVERY = 2.0
 # A shorter path may be a word (`/assetsync`, `/blocked`) that the page and its JSON contain themselves.
@@ -165,6 +166,17 @@ def receivers(config: SiteConfig, environ: Mapping[str, str]) -> dict[str, Recei
     return found
 
 
+@dataclass(slots=True)
+class _Recipient:
+    """A receiver with its channel, and what was reported to it; `saved` is what the ledger records of that."""
+
+    name: str
+    send: Receiver
+    channel: Channel
+    tracker: NoticeTracker
+    saved: str = "{}"
+
+
 class Notifications:
     """The notices of one site, and a thread for each of its receivers; false if there is no receiver.
 
@@ -176,84 +188,87 @@ class Notifications:
     ) -> None:
         """Start the threads, whose unexpected exceptions go to `failed`. Raise ConfigError."""
         self._clock = clock
-        self._tracker = NoticeTracker(config.site)
-        found = receivers(config, environ)
-        self._receivers = list(found.values())
-        self._channels = [Channel(name, send, failed) for name, send in found.items()]
+        self._recipients = [
+            _Recipient(name, send, Channel(name, send, failed), NoticeTracker(config.site))
+            for name, send in receivers(config, environ).items()
+        ]
         self._ledger: Ledger | None = None
         self._look: Look = lambda _reported: []
-        self._saved = "{}"
-        for channel in self._channels:
-            channel.start()
+        for recipient in self._recipients:
+            recipient.channel.start()
 
     def __bool__(self) -> bool:
-        return bool(self._channels)
+        return bool(self._recipients)
 
     def attach(self, ledger: Ledger, look: Look) -> None:
         """Take up what earlier processes reported; `step` reports what `look` returns. Raise LedgerError."""
-        self._saved = ledger.reports.fact(_REPORTED) or "{}"
-        self._tracker.load(self._saved)
+        older = ledger.reports.fact(_REPORTED)
+        for recipient in self._recipients:
+            recipient.saved = ledger.reports.fact(f"{_REPORTED}:{recipient.name}") or older or "{}"
+            recipient.tracker.load(recipient.saved)
         self._ledger, self._look = ledger, look
 
     def step(self, delays: Delays = DELAYS) -> float:
         """Read the problems, send due notices and return the seconds until the next step. Raise LedgerDamaged."""
-        self._report(self._look(self._tracker.keys(Kind.BLOCKED)), delays)
-        self.save()
+        self._report(self._look, delays)
+        for recipient in self._recipients:
+            self._save(recipient)
         return _EVERY
 
     def ended(self, error: BaseException) -> None:
         """Report that an error ends the program, unless that was reported shortly before."""
-        self._report([Problem(Kind.ENDED, {type(error).__name__: printable(str(error)) or type(error).__name__}, 1)])
+        items = {type(error).__name__: printable(str(error)) or type(error).__name__}
+        self._report(lambda _reported: [Problem(Kind.ENDED, items, 1)])
 
     def waits_for_ledger(self, why: str) -> None:
         """Report that the ledger cannot be used yet; a step after `attach` reports that this is over."""
-        self._report([ledger_problem(why)])
+        self._report(lambda _reported: [ledger_problem(why)])
 
-    def _report(self, problems: Iterable[Problem], delays: Delays = AT_ONCE) -> None:
-        if not self:
-            return
-        for found in self._tracker.step(problems, self._clock.now(), self._clock.steady(), delays):
-            notice = replace(found, text=runnable(found.text))
-            log.info("notice", about=str(notice.kind), over=notice.is_over, text=notice.text)
-            for channel in self._channels:
-                channel.post(notice)
+    def _report(self, look: Look, delays: Delays = AT_ONCE) -> None:
+        for recipient in self._recipients:
+            # Each with its own keys: a file that was reported to one receiver alone is new to another.
+            problems = look(recipient.tracker.keys(Kind.BLOCKED))
+            for found in recipient.tracker.step(problems, self._clock.now(), self._clock.steady(), delays):
+                notice = replace(found, text=runnable(found.text))
+                about = {"channel": recipient.name, "about": str(notice.kind)}
+                log.info("notice", **about, over=notice.is_over, text=notice.text)
+                recipient.channel.post(notice)
 
-    def save(self) -> None:
-        """Record the reported problems, if every notice was delivered or given up. Raise LedgerDamaged.
+    def _save(self, recipient: _Recipient) -> None:
+        """Record what was reported to a receiver, if every notice was delivered or given up. Raise LedgerDamaged.
 
         If the ledger cannot be written, the next call retries.
         """
-        saved = self._tracker.saved()
-        if self._ledger is None or saved == self._saved or not all(channel.is_idle for channel in self._channels):
+        saved = recipient.tracker.saved()
+        if self._ledger is None or saved == recipient.saved or not recipient.channel.is_idle:
             return
         try:
-            self._ledger.set_fact(_REPORTED, saved)
+            self._ledger.set_fact(f"{_REPORTED}:{recipient.name}", saved)
         except LedgerDamaged:
             raise
         except LedgerError as error:
             log.debug("the reported problems are not recorded yet", detail=str(error))
             return
-        self._saved = saved
+        recipient.saved = saved
 
     def close(self, patience: float) -> None:
-        """Deliver the waiting notices within `patience` seconds, and record them if none is left.
+        """Deliver the waiting notices within `patience` seconds, and record what was reported to each idle receiver.
 
         A program of `notify.channel` that still runs then is killed. A second call does nothing. Raise LedgerDamaged.
         """
-        channels, self._channels = self._channels, []
+        recipients, self._recipients = self._recipients, []
         until = time.monotonic() + patience
-        for channel in channels:
-            channel.finish()
-        for channel in channels:
-            channel.join(max(0.0, until - time.monotonic()))
-        are_delivered = all(channel.is_idle for channel in channels)
-        for receiver in self._receivers:
-            if isinstance(receiver, Command):
-                receiver.cut()
-        if are_delivered:
-            self.save()
-        else:
-            log.warning("messages are not delivered yet: the next start sends them")
+        for recipient in recipients:
+            recipient.channel.finish()
+        for recipient in recipients:
+            recipient.channel.join(max(0.0, until - time.monotonic()))
+            if isinstance(recipient.send, Command):
+                recipient.send.cut()
+        waiting = [recipient.name for recipient in recipients if not recipient.channel.is_idle]
+        if waiting:
+            log.warning("messages are not delivered yet: the next start sends them", channels=waiting)
+        for recipient in recipients:
+            self._save(recipient)
         self._ledger = None
 
 

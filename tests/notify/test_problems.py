@@ -1,15 +1,19 @@
-"""Which problems the ledger and the circuit breaker show.
+"""Which problems the ledger and the circuit breaker show, and what each receiver gets of them.
 
 Covers `notify/notifications.py`.
 """
 
+from functools import partial
+
 import pytest
 
-from assetsync.core.notices import DELAYS, Kind, NoticeTracker
+from assetsync.core.notices import AT_ONCE, DELAYS, Kind, NoticeTracker
 from assetsync.errors import LedgerDamaged, LedgerError
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.runs import HeldUp, LastScan
-from assetsync.notify.notifications import current_problems
+from assetsync.notify import notifications as notifications_module
+from assetsync.notify.channel import Undelivered
+from assetsync.notify.notifications import current_problems, notify_once
 from assetsync.text import moment
 
 
@@ -195,3 +199,63 @@ def test_changed_reason_is_not_reported_again(world, look):
     before = look()[Kind.TREE].items
     world.ledger.runs.scanned(scan._replace(first_unreadable="b (d)/c (Input/output error)"), 0.1)
     assert look()[Kind.TREE].items.keys() == before.keys() == {"unreadable b (d)/c"}
+
+
+class Receivers:
+    """Receivers of which those in `down` fail; `got` holds the events that each got, with a minus for an end."""
+
+    def __init__(self, monkeypatch):
+        self.down: set[str] = set()
+        self.got: dict[str, list[str]] = {"webhook": [], "command": []}
+        found = {name: partial(self._take, name) for name in self.got}
+        monkeypatch.setattr(notifications_module, "receivers", lambda *_: found)
+
+    def _take(self, name, notice):
+        if name in self.down:
+            raise Undelivered("nobody is there")
+        self.got[name].append("-" * notice.is_over + notice.kind)
+
+
+@pytest.fixture
+def two(monkeypatch):
+    return Receivers(monkeypatch)
+
+
+def test_receiver_that_is_down_repeats_nothing_elsewhere(world, two):
+    empty = world.write("empty.jpg", b"")
+    world.scan_and_send()
+    two.down = {"webhook"}
+    for _ in range(3):
+        notify_once(world.site, {})
+    assert two.got == {"webhook": [], "command": ["blocked"]}
+    two.down = set()
+    for _ in range(2):
+        notify_once(world.site, {})
+    assert two.got == {"webhook": ["blocked"], "command": ["blocked"]}
+    empty.unlink()
+    world.scan_and_send()
+    for _ in range(2):
+        notify_once(world.site, {})
+    assert two.got == {"webhook": ["blocked", "-blocked"], "command": ["blocked", "-blocked"]}
+
+
+def test_end_reaches_only_who_got_the_begin(world, two):
+    empty = world.write("empty.jpg", b"")
+    world.scan_and_send()
+    two.down = {"webhook"}
+    notify_once(world.site, {})
+    empty.unlink()
+    world.scan_and_send()
+    two.down = set()
+    notify_once(world.site, {})
+    assert two.got == {"webhook": [], "command": ["blocked", "-blocked"]}
+
+
+def test_ledger_of_older_release_repeats_no_message(world, two):
+    world.write("empty.jpg", b"")
+    world.scan_and_send()
+    tracker = NoticeTracker("hq")
+    tracker.step([current_problems(world.ledger, None, None, (), 0)[1]], world.clock.now(), 0, AT_ONCE)
+    world.ledger.set_fact("told", tracker.saved())
+    notify_once(world.site, {})
+    assert two.got == {"webhook": [], "command": []}
