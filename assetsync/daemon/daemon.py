@@ -59,6 +59,7 @@ _SEARCH_PATIENCE = 1.5
 _CUT_PATIENCE = 3.0
 _TICK = 0.25
 _NOTIFY_PATIENCE = 5.0
+_LAST_PATIENCE = 40.0  # longer than a command or an answer may take
 _STATUS_EVERY = 10.0
 _LEDGER_PAUSE = 2.0
 _RESTARTED = "systemd restarts it; the next start looks up what was open"
@@ -114,7 +115,7 @@ class Daemon:
         try:
             return self._open(notifications)
         finally:
-            notifications.close(_NOTIFY_PATIENCE)
+            self._close(notifications)
 
     def _open(self, notifications: Notifications) -> Ended | Configured:
         ledger = self._once_usable(lambda: open_ledger(self._config.ledger, site=self._config.site), notifications)
@@ -132,7 +133,7 @@ class Daemon:
             self._run(site, notifications, metrics, service.end_searches)
         finally:
             try:
-                notifications.close(_NOTIFY_PATIENCE)
+                self._close(notifications)
             except LedgerDamaged:
                 # The damage was reported where it was found. Here it only means that the notices are sent again.
                 log.exception("the sent messages cannot be recorded: the next start may send them again")
@@ -141,6 +142,21 @@ class Daemon:
         if self._failure is not None:
             raise self._failure
         return self._end
+
+    def _close(self, notifications: Notifications) -> None:
+        """Deliver the last messages. After an error, repeat for a while what fails, until a signal asks for a stop.
+
+        The next start does not report that this process ended, and there may be none.
+        """
+        if self._failure is not None and notifications:
+            # Uploads in flight may have used up half of TimeoutStopSec.
+            self._notifier.ending(_LAST_PATIENCE + 2 * _NOTIFY_PATIENCE)
+            notifications.finish(_LAST_PATIENCE)
+            until = self.clock.steady() + _LAST_PATIENCE
+            while notifications.is_delivering and self.clock.steady() < until and not self._signals.is_stop_asked:
+                self._notifier.alive()
+                self._signals.wait(_TICK)
+        notifications.close(_NOTIFY_PATIENCE)
 
     def _once_usable(self, begin: Callable[[], T], notifications: Notifications) -> T | None:
         """Return the result of `begin`, which needs the ledger; return None after a stop.
@@ -174,6 +190,7 @@ class Daemon:
                 self._notifier.status(f"waiting for the ledger: {error}")
                 self._notifier.alive()
             except Exception as error:
+                self._failure = self._failure or error
                 notifications.ended(error)
                 raise
 

@@ -62,6 +62,10 @@ class Notifier:
         """Report that the daemon stops."""
         self._send("STOPPING=1")
 
+    def ending(self, seconds: float) -> None:
+        """Ask for so many seconds to end, from now on."""
+        self._send(f"EXTEND_TIMEOUT_USEC={int(seconds * 1e6)}")
+
     def alive(self) -> None:
         """Feed the watchdog."""
         self._send("WATCHDOG=1")
@@ -104,6 +108,8 @@ class Signals:
         self._writing.setblocking(False)
         self._received: SimpleQueue[int] = SimpleQueue()
         self.is_sending: Callable[[], bool] = lambda: False
+        self.is_stop_asked = False
+        """Whether SIGTERM or SIGINT has arrived."""
 
     def take(self) -> None:
         """Receive SIGTERM, SIGINT and SIGHUP from now on; only the main thread may call this."""
@@ -130,12 +136,11 @@ class Signals:
         return frozenset(numbers - {0})
 
     def _receive(self) -> None:
-        stops = False
         while True:
             for number in self._reading.recv(4096):
                 self._received.put(number)
-                if number in STOP and not stops:
-                    stops = True
+                if number in STOP and not self.is_stop_asked:
+                    self.is_stop_asked = True
                     # Another thread: a report waits for the reader of the log.
                     code = INTERRUPTED if number == signal.SIGINT else 0
                     threading.Thread(target=self._end_in_time, args=(code,), name="end", daemon=True).start()

@@ -6,6 +6,7 @@ of this process; its output goes to stderr. The text of a notice is left to `cor
 """
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -27,6 +28,8 @@ log = structlog.get_logger(__name__)
 
 _PAUSES = (10.0, 30.0, 60.0, 300.0, 900.0)
 _LONGEST = 24 * 3600.0
+_LAST_PAUSE = 5.0
+_TRIED_AGAIN = "tried again for a day, while this process runs"
 
 
 class Undelivered(Exception):
@@ -43,7 +46,7 @@ class Channel(threading.Thread):
         self._failed = failed
         self._changed = threading.Condition()
         self._waiting: deque[tuple[float, Notice]] = deque()
-        self._closing = False
+        self._retry_until = math.inf
 
     @property
     def is_idle(self) -> bool:
@@ -56,11 +59,17 @@ class Channel(threading.Thread):
             self._waiting.append((time.monotonic(), notice))
             self._changed.notify_all()
 
-    def finish(self) -> None:
-        """Deliver the waiting notices, then end the thread; end it also at the next failure."""
+    def finish(self, patience: float = 0.0) -> None:
+        """Deliver the waiting notices, then end the thread; end it also at the first failure after `patience` seconds.
+
+        A second call changes the patience.
+        """
         with self._changed:
-            self._closing = True
+            self._retry_until = time.monotonic() + patience
             self._changed.notify_all()
+
+    def _is_closing(self) -> bool:
+        return self._retry_until < math.inf
 
     def run(self) -> None:
         """Deliver notices until `finish`."""
@@ -72,7 +81,7 @@ class Channel(threading.Thread):
 
     def _wait_for_notice(self) -> bool:
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closing)
+            self._changed.wait_for(lambda: self._waiting or self._is_closing())
             return bool(self._waiting)
 
     def _deliver(self, posted: float, notice: Notice) -> bool:
@@ -88,16 +97,22 @@ class Channel(threading.Thread):
                     log.warning("a message was delivered after retries", **about, retries=tries)
                 return True
             if not tries:
-                log.warning("a message cannot be delivered", **about, detail=detail, next="tried again for a day")
+                log.warning("a message cannot be delivered", **about, detail=detail, next=_TRIED_AGAIN)
             if time.monotonic() - posted > _LONGEST:
                 # The notice now counts as delivered, so the log must keep its text.
                 log.error("a message was not delivered within a day, and is given up", **about, text=notice.text)
                 return True
-            with self._changed:
-                if self._changed.wait_for(lambda: self._closing, pause):
-                    # It is not recorded as reported, so the next start sends it again.
-                    return False
+            if not self._waits_for_retry(pause):
+                return False
         raise AssertionError("the pauses have no end")
+
+    def _waits_for_retry(self, pause: float) -> bool:
+        """Return True after the pause, and False once no retry may follow."""
+        with self._changed:
+            if not self._changed.wait_for(self._is_closing, pause):
+                return True
+            # The pause may have been much longer than the patience.
+            return not self._changed.wait_for(lambda: time.monotonic() >= self._retry_until, _LAST_PAUSE)
 
 
 PATIENCE = 30.0

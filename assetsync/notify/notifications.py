@@ -129,6 +129,8 @@ def _held_up(ledger: Ledger, now: float) -> Problem:
 _REPORTED = "told"
 """The fact that holds what was reported: followed by a colon and the receiver's key, or alone in an older ledger."""
 
+# `ended` does not apply at the next start, because the daemon runs again.
+_STILL_DUE = "the next start sends those that still apply"
 _EVERY = 2.0
 # A shorter path may be a word (`/assetsync`, `/blocked`) that the page and its JSON contain themselves.
 _LEAST_SECRET = 16
@@ -251,6 +253,16 @@ class Notifications:
             return
         recipient.saved = saved
 
+    def finish(self, patience: float) -> None:
+        """Begin to close the channels: for `patience` seconds they repeat what fails, and each ends once none waits."""
+        for recipient in self._recipients:
+            recipient.channel.finish(patience)
+
+    @property
+    def is_delivering(self) -> bool:
+        """Whether a channel has not ended; after `finish` it has a notice to deliver."""
+        return any(recipient.channel.is_alive() for recipient in self._recipients)
+
     def close(self, patience: float) -> None:
         """Deliver the waiting notices within `patience` seconds, and record what was reported to each idle receiver.
 
@@ -266,7 +278,7 @@ class Notifications:
                 recipient.send.cut()
         waiting = [recipient.name for recipient in recipients if not recipient.channel.is_idle]
         if waiting:
-            log.warning("messages are not delivered yet: the next start sends them", channels=waiting)
+            log.warning("messages are not delivered", channels=waiting, next=_STILL_DUE)
         for recipient in recipients:
             self._save(recipient)
         self._ledger = None

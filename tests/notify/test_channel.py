@@ -107,6 +107,28 @@ def test_finish_waits_for_no_retry(start, monkeypatch):
     assert (receiver.tries, channel.is_idle) == (1, False)
 
 
+def test_finish_retries_within_its_patience(start, monkeypatch):
+    monkeypatch.setattr(channel_module, "_PAUSES", (3600.0,))
+    monkeypatch.setattr(channel_module, "_LAST_PAUSE", 0.001)
+    receiver = Receiver(fails=3)
+    channel = start(receiver)
+    channel.post(trial_notice("hq", 0))
+    assert receiver.tried.wait(20)
+    channel.finish(3600)
+    channel.join(20)
+    assert (receiver.tries, receiver.got, channel.is_idle) == (4, ["hq"], True)
+
+
+def test_second_finish_ends_the_retries(start):
+    receiver = Receiver(fails=float("inf"))
+    channel = start(receiver)
+    channel.post(trial_notice("hq", 0))
+    channel.finish(3600)
+    assert receiver.tried.wait(20)
+    end(channel)
+    assert not channel.is_idle
+
+
 def test_unexpected_error_is_passed_on(start):
     def broken(_notice):
         raise ZeroDivisionError

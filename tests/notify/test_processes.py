@@ -79,7 +79,7 @@ def test_daemon_groups_blocked_files(site, sink, program):
         assert time.monotonic() < end, "the program was not killed"
         time.sleep(0.05)
     log = site.log.read_text("utf-8")
-    assert "messages are not delivered yet" in log
+    assert "messages are not delivered" in log
     assert "s3cret-t0ken" not in log
     assert KEY.encode() not in b"".join(sink.bodies) + log.encode()
 
@@ -195,6 +195,37 @@ def test_damage_in_main_thread_is_reported(site, sink, part):
     (message,) = sink.messages
     assert message["event"] == "ended"
     assert "is damaged" in message["text"]
+
+
+DAMAGE = """
+import assetsync.sync.rescan as module
+from assetsync.errors import LedgerDamaged
+def damaged(*_, **__): raise LedgerDamaged("the ledger is damaged")
+module.Rescan.run = damaged
+"""
+
+
+def test_last_message_of_the_daemon_is_retried(site, sink):
+    sink.answer = 502
+    configure(site, webhook=sink.url)
+    site.start(ready=False, broken=DAMAGE)
+    sink.wait(1, 30)
+    sink.answer = 200
+    assert site.process.wait(40) == 2
+    assert [message["event"] for message in sink.messages] == ["ended", "ended"]
+
+
+def test_stop_ends_the_last_retries(site, sink):
+    sink.answer = 502
+    configure(site, webhook=sink.url)
+    site.start(ready=False, broken=DAMAGE)
+    sink.wait(1, 30)
+    began = time.monotonic()
+    # The exit code of the error: no watchman had to end the process.
+    assert site.stop() == 2
+    assert time.monotonic() - began < 5
+    (event,) = site.events("messages are not delivered")
+    assert (event["channels"], event["next"]) == (["webhook"], "the next start sends those that still apply")
 
 
 @pytest.mark.parametrize(
