@@ -236,6 +236,16 @@ class ServiceRefused(ServiceError):
         super().__init__(message, hint=hint)
 
 
+def ends_for_good(error: BaseException) -> bool:
+    """Return whether a process that this error ended fails again until a person acts; then its exit code is 2.
+
+    systemd does not restart it. Another process that holds the ledger, a service without a usable answer, a ledger that
+    was replaced, and a lack of descriptors or memory show no mistake: the next start can continue.
+    """
+    passing = (LedgerBusy, LedgerDetached, OutOfResources, ServiceError)
+    return isinstance(error, AssetsyncError) and not isinstance(error, passing) and OutOfResources.of(error) is None
+
+
 class Unusable(ValueError):
     """A value that cannot be used; pydantic collects these errors, `document.problems` turns them into sentences."""
 

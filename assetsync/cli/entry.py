@@ -24,11 +24,10 @@ from assetsync.errors import (
     ConfigError,
     LedgerBusy,
     LedgerDenied,
-    LedgerDetached,
-    OutOfResources,
     OutputError,
     ServiceElsewhere,
     ServiceError,
+    ends_for_good,
 )
 from assetsync.text import ACTIVE, configuration, user_name
 
@@ -149,15 +148,10 @@ def exit_code(error: AssetsyncError) -> int:
     """Return the exit code for an error."""
     if isinstance(error, LedgerBusy):
         return BUSY
-    if isinstance(error, (ServiceElsewhere, LedgerDetached)):
-        # ServiceElsewhere: the service answers, but a person must decide. LedgerDetached: the next start opens the
-        # ledger that replaced the old one.
-        return NOT_IN_SYNC
-    if isinstance(error, ServiceError):
+    # ServiceElsewhere: the service answers, but a person must decide.
+    if isinstance(error, ServiceError) and not isinstance(error, ServiceElsewhere):
         return NO_SERVICE
-    # A lack of descriptors or memory passes, and shows no mistake: systemd must start the daemon again.
-    is_lack = isinstance(error, OutOfResources) or OutOfResources.of(error) is not None
-    return NOT_IN_SYNC if is_lack else USAGE
+    return USAGE if ends_for_good(error) else NOT_IN_SYNC
 
 
 def _unexpected(error: Exception) -> None:

@@ -31,7 +31,15 @@ from assetsync.daemon.loops import HeartbeatService, Loop, Pulse
 from assetsync.daemon.schedule import Schedule
 from assetsync.daemon.systemd import RELOAD, STOP, Notifier, Signals
 from assetsync.daemon.work import Work
-from assetsync.errors import ConfigError, LedgerBusy, LedgerDamaged, LedgerError, LedgerUnwritable, OutOfResources
+from assetsync.errors import (
+    ConfigError,
+    LedgerBusy,
+    LedgerDamaged,
+    LedgerError,
+    LedgerUnwritable,
+    OutOfResources,
+    ends_for_good,
+)
 from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import PageAddress, Refusal
@@ -47,6 +55,7 @@ from assetsync.status.site_status import Live
 from assetsync.sync.context import Heartbeat
 from assetsync.sync.runtime_state import RuntimeState
 from assetsync.sync.upload.next_try import Waits, next_try
+from assetsync.text import runnable
 
 log = structlog.get_logger(__name__)
 
@@ -63,6 +72,7 @@ _LAST_PATIENCE = 40.0  # longer than a command or an answer may take
 _STATUS_EVERY = 10.0
 _LEDGER_PAUSE = 2.0
 _RESTARTED = "systemd restarts it; the next start looks up what was open"
+_WAITS_FOR_A_PERSON = "systemd does not restart it: a person must look, then `systemctl restart assetsync@SITE`"
 _HANGS = "systemd restarts the daemon at the end of WatchdogSec, unless the loop goes on before"
 _STATUS_PATIENCE = 0.5
 
@@ -383,8 +393,9 @@ class Daemon:
         return Loop(name, step, clock=self.clock, pulse=self._pulse, failed=self._failed, out_of_resources=lack)
 
     def _failed(self, error: BaseException) -> None:
-        log.error("assetsync ends after an unexpected error", exc_info=error, next=_RESTARTED)
         self._failure = self._failure or error
+        following = runnable(_WAITS_FOR_A_PERSON) if ends_for_good(self._failure) else _RESTARTED
+        log.error("assetsync ends after an unexpected error", exc_info=error, next=following)
         self.clock.stop.set()
         self._signals.nudge()
 

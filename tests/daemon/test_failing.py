@@ -38,6 +38,27 @@ def test_thread_crash_ends_process_with_a_code(make, sandbox, module, cls, metho
     assert len(sandbox.assets()) == 1
 
 
+@pytest.mark.parametrize(
+    ("error", "code", "following"),
+    [
+        ("LedgerDamaged", 2, "systemd does not restart it: a person must look, then `systemctl restart assetsync@d`"),
+        ("LedgerDetached", 1, "systemd restarts it; the next start looks up what was open"),
+        ("RuntimeError", 70, "systemd restarts it; the next start looks up what was open"),
+    ],
+)
+def test_log_names_what_follows_the_exit(make, error, code, following):
+    broken = f"""
+import assetsync.cli.commands.run, assetsync.sync.rescan as module
+from assetsync.errors import *
+def broken(*_, **__): raise {error}("nobody foresaw this")
+module.Rescan.run = broken
+assetsync.cli.commands.run.unit_for = lambda _path: "assetsync@d"
+"""
+    running = make().start(broken=broken, ready=False)
+    assert running.process.wait(40) == code
+    assert running.events("assetsync ends after an unexpected error")[0]["next"] == following
+
+
 def test_lack_of_descriptors_at_start_is_restarted(make):
     """systemd starts a daemon again that ended with 1, and never one that ended with 2."""
     lack = """
