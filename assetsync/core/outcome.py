@@ -94,8 +94,8 @@ MESSAGES = (
         Fault.FILE,
         "Upload failed There was no appropriate FILE found in the upload",
         _starts(r"upload failed\s+there was no appropriate file found in the upload\.?\Z"),
-        "the service found no content in the upload: if the file has some, check the proxies between here and the"
-        " service, then retry",
+        "the service received an empty file: if the file has content, check the proxies between here and the service,"
+        " then retry",
     ),
     # Interface section 7. The number must be the error's number: "Error at line 10001" is another error.
     Message(

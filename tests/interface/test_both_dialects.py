@@ -230,7 +230,7 @@ class TestIndexAndUpload:
 
     @pytest.mark.parametrize(
         ("folder", "content", "code", "words"),
-        [("F" * 32, b"x", 1, "knows no such folder"), (PHOTOS, b"", 1, "found no content in the upload")],
+        [("F" * 32, b"x", 1, "knows no such folder"), (PHOTOS, b"", 1, "received an empty file")],
     )
     def test_a_refusal_is_told(self, site, folder, content, code, words):
         result = site.run("upload", "--folder", folder, str(site.write("a.jpg", content)))
