@@ -272,7 +272,14 @@ def build(
     sent_metadata = SentMetadata(context, plan, sidecars)
 
     root_identity = RootIdentity(context, plan, DuplicateSites(ledger, clock, config.ledger, claim_of(config)))
-    runtime_state = RuntimeState(context, circuit_breaker, doubt_limit, settling, folder_listing)
+    runtime_state = RuntimeState(
+        context,
+        circuit_breaker,
+        doubt_limit,
+        settling,
+        folder_listing,
+        may_send=lambda: selection.may_send() and not brakes.pulled(),
+    )
     return Site(
         config=config,
         context=context,

@@ -6,6 +6,7 @@ makes of it is left to `status`.
 """
 
 import threading
+from collections.abc import Callable
 
 import structlog
 
@@ -40,7 +41,10 @@ class RuntimeState:
         doubt_limit: DoubtLimit,
         settling: Settling,
         folder_listing: FolderListing,
+        *,
+        may_send: Callable[[], bool],
     ) -> None:
+        """Start with nothing recorded; `may_send` returns whether neither a brake nor `upload.window` stops uploads."""
         self._clock = context.clock
         self._ledger = context.ledger
         self._runs = context.ledger.runs
@@ -49,6 +53,7 @@ class RuntimeState:
         self._doubt_limit = doubt_limit
         self._settling = settling
         self._folder_listing = folder_listing
+        self._may_send = may_send
         self._held_up: HeldUp | None = None
         # When it was looked for, and when it was last met (steady seconds).
         self._held_up_at = float("-inf")
@@ -88,7 +93,7 @@ class RuntimeState:
 
     def note(self) -> None:
         """Record what has changed. Raise LedgerError; the next call then tries again."""
-        if self._circuit_breaker.awaits_trial and not self._ledger.queue.folders():
+        if self._circuit_breaker.awaits_trial and not (self._may_send() and self._ledger.queue.folders()):
             self._circuit_breaker.nothing_to_send()
         self._note_pause(self._circuit_breaker.ongoing)
         self._folder_listing.report_slow()

@@ -124,6 +124,21 @@ def test_outage_goes_on_after_a_restart(world, clock, after, reason, goes_on):
     assert (world.ledger.runs.pause().since == began) is goes_on
 
 
+@pytest.mark.parametrize("is_braked", [False, True])
+def test_answered_check_ends_outage_under_a_brake(world, is_braked):
+    """No POST can show that the service answers again while a brake, or the window, lets none through."""
+    world.write("a")
+    world.scan()
+    world.site.circuit_breaker.trouble("unreachable", "no answer")
+    world.site.runtime_state.note()
+    if is_braked:
+        world.ledger.pull_brake("vanished", "site", "many files are gone", 9, world.clock.now())
+    world.site.circuit_breaker.health_check_answered()
+    world.clock.advance(60)
+    world.site.runtime_state.note()
+    assert (world.ledger.runs.pause() is None) is is_braked
+
+
 def test_run_without_trouble_ends_an_earlier_outage(world):
     world.site.circuit_breaker.trouble("unreachable", "no answer")
     world.site.runtime_state.end()

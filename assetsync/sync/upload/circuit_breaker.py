@@ -94,7 +94,7 @@ class CircuitBreaker:
         return self._state is _State.HALF_OPEN and self._needs_trial
 
     def nothing_to_send(self) -> None:
-        """Record that no file waits, so that an answered health check shows the end of the trouble."""
+        """Record that no file can be sent, so that an answered health check shows the end of the trouble."""
         self._needs_trial = False
 
     def enter(self) -> bool:
