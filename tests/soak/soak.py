@@ -127,6 +127,8 @@ class Soak:
     def _sections(self, reloads: int) -> dict[str, str]:
         return {
             "schedule": "{rescan: 5s, index: 1s, verify: 1s, audit: 7s}",
+            # Whoever moves a folder out of a small tree takes most of its files along; nobody is there to resume.
+            "brake": "{max_vanished_share: 100%}",
             # A longer gap between two look-ups begins the grace anew, and a busy machine has gaps of seconds.
             "upload": "{doubt_grace: 5s, lookup_lag: 0s}",
             "status": '{listen: "127.0.0.1:0"}',
