@@ -253,7 +253,8 @@ class Asset:
     """A row of a search answer (interface section 2); `columns` holds every column by lower-case name.
 
     `size` and `md5` (upper-case hex) are None if the service did not return them. An asset that was accepted but is not
-    processed yet shows size 0 and no MD5 (observed).
+    processed yet shows size 0 and no MD5 (observed). `is_alias`: the row shows the asset in a folder to which people
+    linked it. It lies in another one, for which there is a row with the same id.
     """
 
     id: str
@@ -263,18 +264,11 @@ class Asset:
     md5: str | None
     kind: str
     columns: AnyMapping[str, object] = field(default_factory=dict, compare=False, repr=False)
+    is_alias: bool = False
 
     def bare(self) -> "Asset":
         """Return the asset without its columns, which hold a whole row."""
         return Asset(self.id, self.folder_id, self.filename, self.size, self.md5, self.kind)
-
-    @property
-    def is_alias(self) -> bool:
-        """Whether the row shows the asset in a folder to which people linked it; it lies in another one.
-
-        Releases with aliases show a row for each of them, with the asset's id and the other folder.
-        """
-        return self.columns.get("isalias") in ("1", 1)
 
     @property
     def processed(self) -> bool:

@@ -312,8 +312,7 @@ class FakeService:
         return Asset(asset.id, asset.folder, name, len(asset.content), digest, self._shown_kind(asset), columns)
 
     def _linked(self, asset: Stored) -> Asset:
-        shown = self._shown(asset)
-        return replace(shown, columns={**shown.columns, "isalias": "1"})
+        return replace(self._shown(asset), is_alias=True)
 
     def link(self, assetid: str, folder: str) -> None:
         """Show an asset in another folder, too, as an alias that a person made."""

@@ -111,7 +111,7 @@ class RowReader:
         self._width = len(self.names)
         self._at = {name: number for number, name in enumerate(self.names)}
         # A column that the answer lacks is read from the None that `read` appends to each row.
-        needed = ("id", "size", "md5hash", "folder_id", "filename", "kind")
+        needed = ("id", "size", "md5hash", "folder_id", "filename", "kind", "isalias")
         self._pick = itemgetter(*(self._at.get(name, self._width) for name in needed))
         self._code = self._at.get("responsecode")
 
@@ -126,7 +126,7 @@ class RowReader:
         # Fast comparisons come before the tolerant parsing, because one answer may hold 100,000 rows.
         columns = Columns(self._at, row)
         row.append(None)
-        assetid, size_text, md5, folder, name, kind = self._pick(row)
+        assetid, size_text, md5, folder, name, kind, alias = self._pick(row)
         # Rows of assets have the number 0, error rows the text "1" (observed).
         if self._code is not None and row[self._code] not in (0, "0"):
             error = refusal_in(columns)
@@ -148,6 +148,7 @@ class RowReader:
             md5.upper() if isinstance(md5, str) and _is_md5(md5) else None,
             self._text(kind if isinstance(kind, str) else text_of(kind)),
             columns,
+            alias in ("1", 1),
         )
 
     def _text(self, text: str) -> str:

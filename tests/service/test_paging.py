@@ -20,7 +20,7 @@ def test_aliases_count_for_pages_and_are_left_out():
     """A page of nothing but aliases is not the end, and an alias hides no asset that comes later."""
 
     def alias(number):
-        return replace(asset(number), folder_id="G", columns={"isalias": "1"})
+        return replace(asset(number), folder_id="G", is_alias=True)
 
     rows = [*map(alias, range(40)), *map(asset, range(60))]
 

@@ -48,6 +48,13 @@ def test_recorded_forms_have_equal_assets(recorded, name, chunk):
     assert [asset.filename for asset in assets][3:] == ["note.txt", "ziptext.txt"]
 
 
+@pytest.mark.parametrize(("value", "is_alias"), [("1", True), (1, True), ("0", False), (None, False)])
+def test_alias_is_known_by_its_column(value, is_alias):
+    columns = ("id", "filename", "folder_id", "size", "md5hash", "kind", "isalias")
+    (asset,) = read(rows(["A1", "a", "F", "1", None, "img", value], columns=columns))
+    assert asset.is_alias is is_alias
+
+
 def test_recorded_row_keeps_all_columns(recorded):
     (asset,) = read(recorded("search-one").body)
     assert (asset.id, asset.folder_id, asset.filename, asset.size, asset.md5, asset.kind, asset.processed) == (
