@@ -160,7 +160,7 @@ class Daemon:
         """
         if self._failure is not None and notifications:
             # Uploads in flight may have used up half of TimeoutStopSec.
-            self._notifier.ending(_LAST_PATIENCE + 2 * _NOTIFY_PATIENCE)
+            self._notifier.extend(_LAST_PATIENCE + 2 * _NOTIFY_PATIENCE)
             notifications.finish(_LAST_PATIENCE)
             until = self.clock.steady() + _LAST_PATIENCE
             while notifications.is_delivering and self.clock.steady() < until and not self._signals.is_stop_asked:

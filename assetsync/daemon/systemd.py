@@ -48,7 +48,7 @@ class Notifier:
 
     def beginning(self) -> None:
         """Ask for half an hour to start: a large ledger is checked, and migrated after an update."""
-        self._send(f"EXTEND_TIMEOUT_USEC={int(_LONGEST_START * 1e6)}")
+        self.extend(_LONGEST_START)
 
     def ready(self) -> None:
         """Report that the start is over: the threads run, or the daemon waits for the ledger."""
@@ -62,8 +62,8 @@ class Notifier:
         """Report that the daemon stops."""
         self._send("STOPPING=1")
 
-    def ending(self, seconds: float) -> None:
-        """Ask for so many seconds to end, from now on."""
+    def extend(self, seconds: float) -> None:
+        """Ask for so many seconds from now on, for a start or a stop that takes longer than the unit allows."""
         self._send(f"EXTEND_TIMEOUT_USEC={int(seconds * 1e6)}")
 
     def alive(self) -> None:

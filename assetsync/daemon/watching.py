@@ -50,7 +50,7 @@ class Watching:
         mode = site.config.watch.mode
         self._root = os.path.realpath(bytes(site.config.root))
         self._mounts = mount_lines(self._root)
-        self._is_network = bool(network_mounts(bytes(site.config.root)))
+        self._is_network = bool(network_mounts(self._root))
         self._reloads = False
         """Whether a reload was requested; with mistakes in the configuration none follows."""
         self._owes_scan = False
