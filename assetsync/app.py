@@ -109,6 +109,7 @@ class Site:
         record = self.config.outline_record
         if record != ledger.reports.fact(OUTLINE):
             ledger.set_fact(OUTLINE, record)
+        ledger.folder_listings.spell({mapping.destfolderid for mapping in self.plan.mappings.all})
         lost = ledger.attempt_results.recover(now)
         if lost:
             self.context.meter.doubted(lost)
@@ -215,10 +216,10 @@ def build(
     )
     circuit_breaker = CircuitBreaker(clock.steady, chance.random)
     health_check = HealthCheck(service_identity, folders)
-    folder_listing = FolderListing(context, health_check, service_identity.make_sure)
     workers, window = config.upload.workers, config.upload.window
     most_long = workers - 1 if workers > 1 else None
     upload_queue = UploadQueue(ledger, clock, plan.mappings.all, most_long=most_long)
+    folder_listing = FolderListing(context, health_check, service_identity.make_sure, upload_queue.is_leased)
     kinds = Kinds(ledger, clock, config.service, is_leased=upload_queue.is_leased)
     sidecar_cache = SidecarCache(clock)
     met = partial(note_sidecar, context, plan, sidecar_cache)
@@ -251,7 +252,7 @@ def build(
         upload_queue,
         circuit_breaker,
         doubt_limit,
-        lambda: folder_listing.being_listed,
+        folder_listing.closed,
         has_waiting=kinds.has_waiting,
         may_send=lambda: window is None or window.opens(clock.now()) is None,
     )

@@ -43,6 +43,11 @@ def sent_name(name: bytes) -> str:
     return safe if safe.strip(". ") else _STAND_IN
 
 
+def sent_names(name: bytes) -> frozenset[str]:
+    """Return the names under which a release may have sent a file."""
+    return frozenset({sent_name(name)})
+
+
 def _framed_length(name: str) -> int:
     """Count the characters that the service will see: a quote is sent as `%22` and stays `%22` (observed "Names")."""
     return len(name) + 2 * name.count('"')

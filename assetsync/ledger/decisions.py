@@ -5,8 +5,9 @@ Reading the request, and looking at the service for it, are left to `sync.reques
 
 import sqlite3
 
+from assetsync.core.names import sent_name
 from assetsync.core.states import Event, allowed
-from assetsync.ledger.equal_content import OWNED
+from assetsync.ledger.equal_content import OWNED, may_be_copies
 from assetsync.ledger.file.database import Database
 from assetsync.ledger.rows import GOES_ON, MISSING, FileRow, apply, close_attempts, hold_name, read_file
 from assetsync.model import Asset, State
@@ -71,12 +72,22 @@ class Decisions:
 
         A missing asset is recorded as not there, so that `orphans` lists it only once it is back. An asset that the
         service has not processed is recorded without size and MD5, so that no other file adopts it. An asset that holds
-        somebody else's content is not recorded: it is their work, and the next audit reports it as unknown.
+        somebody else's content is not recorded: it is their work, and the next audit reports it as unknown. Copies of
+        the file that are known by now are recorded as replaced, too: an older copy of the ledger does not know those
+        that were sent since, and they then need another decision.
         """
 
         def work(conn: sqlite3.Connection) -> State:
             current = read_file(conn, row.id)
             close_attempts(conn, row.id, "sent_again", now)
+            copies, values = may_be_copies(
+                current.destfolderid, current.size, current.md5, sent_name(current.path.rpartition(b"/")[2])
+            )
+            conn.execute(
+                "UPDATE sightings SET why = 'replaced', file_id = ?, path = ?"
+                f" WHERE {copies} AND why NOT IN ('replaced', 'damaged')",
+                (current.id, current.path, *values),
+            )
             if current.assetid is not None and not current.is_theirs:
                 shown = (current.size, current.md5) if current.unprocessed is None else (None, None)
                 conn.execute(

@@ -238,6 +238,11 @@ class Doubts:
         sql = f"SELECT assetid FROM files WHERE state NOT IN ('superseded', 'gone') AND assetid {ANY_OF}"
         return set(self._store.column(sql, json.dumps([*assetids])))
 
+    def uploaded_since(self, assetids: Collection[str], at: float) -> set[str]:
+        """Return the ids that belong to live rows uploaded since a time, in seconds since the epoch."""
+        sql = f"SELECT assetid FROM files WHERE state NOT IN ('superseded', 'gone') AND assetid {ANY_OF}"
+        return set(self._store.column(f"{sql} AND uploaded_at >= ?", json.dumps([*assetids]), at))
+
     def left_in(self, folder: str, since: float) -> list[MayHaveStored]:
         """Return the uploads into a folder that may have created an asset there, whole or cut.
 

@@ -76,6 +76,18 @@ class Sighted(NamedTuple):
     name: str
 
 
+def may_be_copies(destfolderid: str, size: int, md5: str | None, sent_name: str) -> tuple[str, list[object]]:
+    """Return the SQL condition for sightings that may be a file: by their MD5, without one by their names."""
+    patterns = sorted(shown_patterns(sent_name))
+    named = " OR ".join(["name LIKE ?"] * len(patterns))
+    return f"folder_id = ? AND size = ? AND (md5 = ? OR md5 IS NULL AND ({named}))", [
+        destfolderid,
+        size,
+        md5,
+        *patterns,
+    ]
+
+
 class EqualContent:
     """Queries for each file before it is sent; sizes are in bytes, digests are MD5 in upper-case hex."""
 
@@ -193,6 +205,19 @@ class EqualContent:
         rows = self._store.rows(sql, row.destfolderid, row.size, *patterns, row.id)
         found = [Resembling(assetid, name, is_exactly(sent_name, name)) for assetid, name in rows]
         return sorted((one for one in found if is_shown_as(sent_name, one.name)), key=lambda one: not one.is_exact)
+
+    def unconfirmed(self, row: FileRow, md5: str, sent_name: str) -> str | None:
+        """Return an asset that may be the file, and that a person who had it sent again may not have known.
+
+        None without one. Assets that ever belonged to a version are known, and so are those seen before the request.
+        """
+        sql, values = may_be_copies(row.destfolderid, row.size, md5, sent_name)
+        found: str | None = self._store.value(
+            f"SELECT assetid FROM sightings s WHERE {sql} AND why NOT IN ('replaced', 'damaged') AND {_IS_THERE}"
+            f" AND NOT EXISTS (SELECT 1 FROM files WHERE {WHOSE_ASSET.format('= s.assetid')}) LIMIT 1",
+            *values,
+        )
+        return found
 
     def open_upload_shown_as(self, row: FileRow, shown: str) -> FileRow | None:
         """Return a version of this size in the folder whose undecided upload may have come back under a name."""

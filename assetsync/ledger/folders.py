@@ -3,14 +3,18 @@
 Why a folder is held, and for how long, is left to the caller; making a listing to `sync.upload.folder_listing`.
 """
 
+import json
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from assetsync.core.spaced_sample import SpacedSample
 from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
-from assetsync.ledger.file.database import Database
-from assetsync.ledger.rows import WHOSE_ASSET, retry_where
+from assetsync.ledger.file.database import ANY_OF, Database
+from assetsync.ledger.file.facts import set_fact
+from assetsync.ledger.rows import WHOSE_ASSET, FileRow, files_where, retry_where
+from assetsync.ledger.runs import AUDITED
 
 UNLISTED = "unlisted"
 """The hold reason of a folder that cannot be listed; kept until a listing succeeds, also while one is tried."""
@@ -27,6 +31,9 @@ count: its clock was set back since."""
 
 NOT_HELD = "hold_reason = NULL, hold_detail = NULL, hold_since = NULL, hold_until = NULL"
 """SQL assignments of a folder that is released."""
+
+_WANTED_IN = "INDEXED BY files_standing WHERE size >= 0 AND wanted = 'yes' AND destfolderid = ?"
+"""SQL condition for the versions of a folder that the tree holds, to be continued with their states."""
 
 _AGAIN = -1
 """Stored in place of a start number; lower than every start."""
@@ -78,6 +85,31 @@ def note_names(conn: sqlite3.Connection, destfolderid: str, *, kept: bool) -> No
     )
 
 
+_SPELLED = "spelled"
+"""The fact that holds the folder ids as the configuration spelled them at the last start."""
+
+_NAMED_IN = {
+    "files": ("destfolderid", "asset_folder", "agreed_folder"),
+    "attempts": ("destfolderid",),
+    "sightings": ("folder_id",),
+    "folders": ("destfolderid",),
+}
+"""The columns that hold folder ids, by table."""
+
+
+def _spell(conn: sqlite3.Connection, folder: str) -> None:
+    """Write a folder's id in this spelling everywhere."""
+    is_other = "{0} = ?1 COLLATE NOCASE AND {0} <> ?1"
+    for table, columns in _NAMED_IN.items():
+        for column in columns:
+            # A row that would collide stays: the folder is listed anew, and an attempt is looked up as it was sent.
+            conn.execute(f"UPDATE OR IGNORE {table} SET {column} = ?1 WHERE {is_other.format(column)}", (folder,))
+    conn.execute(f"UPDATE facts SET value = ?1 WHERE name LIKE 'mapping:%' AND {is_other.format('value')}", (folder,))
+    audited = f"'{AUDITED}' || ?1"
+    is_other_audit = f"name = {audited} COLLATE NOCASE AND name <> {audited}"
+    conn.execute(f"UPDATE OR IGNORE facts SET name = {audited} WHERE {is_other_audit}", (folder,))
+
+
 class FolderListings:
     """The ledger's part for folder listings. `start_no` is the number of the start of this process."""
 
@@ -101,6 +133,23 @@ class FolderListings:
             "   (SELECT 1 FROM files WHERE destfolderid = ?1 AND verified_at IS NOT NULL))",
             destfolderid,
         )
+
+    def spell(self, folders: Collection[str]) -> None:
+        """Write the ids of these folders as the configuration does, if that has changed since the last start."""
+        spelled = json.dumps(sorted(folders))
+        if self._store.fact(_SPELLED) == spelled:
+            return
+
+        def work(conn: sqlite3.Connection) -> None:
+            for folder in folders:
+                _spell(conn, folder)
+            set_fact(conn, _SPELLED, spelled)
+
+        self._store.write(work)
+
+    def unproven(self, destfolderid: str) -> None:
+        """Record that a listing proved nothing: the next start lists the folder again."""
+        self._set(destfolderid, _AGAIN)
 
     def made(self, destfolderid: str) -> None:
         """Record that the folder was listed completely in this start."""
@@ -132,6 +181,37 @@ class FolderListings:
             destfolderid,
             start_no,
         )
+
+    def accepted(self, destfolderid: str) -> bytes | None:
+        """Return the path of a file that the folder accepted, and that was not missed since; None without one."""
+        given = (
+            "(assetid IS NOT NULL OR EXISTS (SELECT 1 FROM attempts WHERE file_id = f.id AND accepted_id IS NOT NULL))"
+        )
+        sql = (
+            f"SELECT path FROM files f {_WANTED_IN} AND (state IN ('stored', 'verified')"
+            f" OR (state IN ('in_doubt', 'blocked') AND verified_at IS NULL AND {given})) LIMIT 1"
+        )
+        path: bytes | None = self._store.value(sql, destfolderid)
+        return path
+
+    def lacks(self, destfolderid: str, most: int) -> list[FileRow]:
+        """Return queued files of a size that no asset without an owner in the folder has: evenly spaced, below `most`.
+
+        The listing of the folder shows none of them.
+        """
+        sql = (
+            f"SELECT id FROM files f {_WANTED_IN} AND state = 'queued' AND NOT EXISTS"
+            " (SELECT 1 FROM sightings WHERE folder_id = f.destfolderid AND size = f.size) ORDER BY id"
+        )
+        spaced = SpacedSample[int](most // 2)
+        for file_id in self._store.column(sql, destfolderid):
+            spaced.add(file_id)
+        return files_where(self._store, f"id {ANY_OF}", json.dumps(spaced.values))
+
+    def keeps_names(self, destfolderid: str) -> bool:
+        """Return whether uploads into the folder were read back, or taken over, under their names, and all of them."""
+        sql = "SELECT EXISTS (SELECT 1 FROM folders WHERE destfolderid = ? AND names = 'kept')"
+        return bool(self._store.value(sql, destfolderid))
 
     def named(self, destfolderid: str, *, kept: bool) -> None:
         """Record whether an upload into the folder was read back under the name that was sent."""

@@ -45,10 +45,18 @@ class Ledger(LedgerView):
     """A ledger that this process sends for (`open_ledger`) or only reads (`read_ledger`)."""
 
     def __init__(
-        self, store: Database, start_no: int = 0, *, restored: bool = False, unconfirmed: bool = False
+        self,
+        store: Database,
+        start_no: int = 0,
+        *,
+        restored: bool = False,
+        unconfirmed: bool = False,
+        old_requests: int = 0,
     ) -> None:
         super().__init__(store)
         self.start_no = start_no
+        self.old_requests = old_requests
+        """The newest request that may have been carried out after this copy of the ledger was made; 0 without one."""
         self.restored = restored
         self.unconfirmed = unconfirmed
         """Whether nothing outside the ledger's disk confirms that the last clean stop it records was the latest
@@ -178,7 +186,7 @@ def open_ledger(path: Path, *, site: str | None = None, create: bool = True, is_
         epoch, outside = Epoch(store.path), OutsideEpoch(store.path)
         copied, changed, kept = epoch.read(), epoch.changed(), outside.read()
 
-        def work(conn: sqlite3.Connection) -> tuple[int, bool, bool]:
+        def work(conn: sqlite3.Connection) -> tuple[int, bool, bool, int]:
             if site is not None and not expect_owner(conn, store.path, site):
                 set_fact(conn, SITE, site)
             facts = dict(conn.execute("SELECT name, value FROM facts WHERE name IN ('start', ?)", (CLEAN_STOP,)))
@@ -194,11 +202,13 @@ def open_ledger(path: Path, *, site: str | None = None, create: bool = True, is_
             if restored or (known and CLEAN_STOP not in facts):
                 # The ledger may lack uploads that were sent since: their assets may still appear.
                 conn.execute(f"UPDATE attempts SET {NEW_SPAN} WHERE closed_at IS NULL")
+            old_requests = 0
             if restored or (known and (CLEAN_STOP not in facts or not confirmed)):
                 set_fact(conn, "listed_from", str(start))
-            return start, restored, not confirmed
+                old_requests = int(conn.execute("SELECT COALESCE(MAX(id), 0) FROM requests").fetchone()[0])
+            return start, restored, not confirmed, old_requests
 
-        start_no, restored, unconfirmed = store.write(work)
+        start_no, restored, unconfirmed, old_requests = store.write(work)
         # Write the epoch file after the commit: a crash in between then counts as an unclean stop, nothing worse.
         epoch.write(start_no)
         if not is_scratch and not outside.write(start_no) and kept is not None:
@@ -211,7 +221,7 @@ def open_ledger(path: Path, *, site: str | None = None, create: bool = True, is_
                 store.write(_mark_damage)
         store.close()
         raise
-    return Ledger(store, start_no, restored=restored, unconfirmed=unconfirmed)
+    return Ledger(store, start_no, restored=restored, unconfirmed=unconfirmed, old_requests=old_requests)
 
 
 def _mark_damage(conn: sqlite3.Connection) -> None:

@@ -15,7 +15,16 @@ from assetsync.core.states import Event, Facts
 from assetsync.ledger.equal_content import OWNED
 from assetsync.ledger.file.database import Database, below
 from assetsync.ledger.file.group_commit import Pending
-from assetsync.ledger.folders import ASKED_TO_WAIT, HELD, NOT_HELD, UNLISTED, Hold, hold_folder, release_folder
+from assetsync.ledger.folders import (
+    ASKED_TO_WAIT,
+    HELD,
+    NOT_HELD,
+    UNLISTED,
+    Hold,
+    hold_folder,
+    note_names,
+    release_folder,
+)
 from assetsync.ledger.rows import (
     FILE_COLUMNS,
     NOT_INDEXED,
@@ -193,7 +202,9 @@ class Queue:
                 reason=None, detail=None, uploaded_at=None, meta_digest=meta_digest,
                 drift="unread",
             )  # fmt: skip
-            conn.execute("DELETE FROM sightings WHERE assetid = ?", (assetid,))
+            name = conn.execute("DELETE FROM sightings WHERE assetid = ? RETURNING name", (assetid,)).fetchone()
+            if name is not None and name[0].casefold() == row.folded_name:
+                note_names(conn, row.destfolderid, kept=True)
             return True
 
         return self._store.write(work)

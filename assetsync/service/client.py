@@ -6,6 +6,7 @@ httpx's own log lines.
 """
 
 import hashlib
+import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -20,7 +21,7 @@ from assetsync.errors import BadAnswer, KeyRefused, ServiceError, ServiceRefused
 from assetsync.model import AddressProbe, Body, SearchRequest, Sent, UploadRequest
 from assetsync.service.errors import TRANSPORT_ERRORS, broken, unreachable
 from assetsync.service.index import INDEX_LIMIT, index_call, read_index_answer
-from assetsync.service.records import RecordStream
+from assetsync.service.records import FolderIds, RecordStream
 from assetsync.service.redaction import Redaction
 from assetsync.service.search import SEARCH_PATH, Call, Wire, search_call
 from assetsync.service.transport import HEADERS, ServiceSettings, Transport, address, retry_after_seconds
@@ -64,6 +65,9 @@ class HttpService:
         self._verb_known = False
         self._search_url = address("service.base_url", settings.base_url.rstrip("/") + SEARCH_PATH)
         self._patience = settings.read_timeout
+        self._spelling = {folder.lower(): folder for folder in settings.folders}
+        # Whether a search returns rows of the requested folder alone; None until a row names no folder.
+        self._keeps_to_folder: bool | None = None
         self._transport = Transport(settings)
         # Uploads have connections of their own, so that searches can be ended without them.
         self._for_uploads = Transport(settings, self._transport.tls)
@@ -108,11 +112,12 @@ class HttpService:
         """Open one search (interface section 4.1); its rows are read as a stream inside the block.
 
         Every output format yields the same records. The `column` and `wddx` formats are read whole, with a limit.
-        Raise UsageError for invalid parameters, and the errors of `model.Service.search`.
+        Folder ids are spelled as in the request, else as in the settings. Raise UsageError for invalid parameters, and
+        the errors of `model.Service.search`.
         """
-        call = search_call(request, wire)
+        call, folder_ids = search_call(request, wire), self._folder_ids(request)
         with ExitStack() as stack:
-            yield self._either(lambda verb: stack.enter_context(self._open_search(call, verb)))
+            yield self._either(lambda verb: stack.enter_context(self._open_search(call, verb, folder_ids)))
 
     def search_raw(self, request: SearchRequest, wire: Wire) -> RawAnswer:
         """Return the unparsed answer to one search in an output format of section 4.1, at most RAW_LIMIT bytes.
@@ -132,12 +137,30 @@ class HttpService:
         call = index_call(assetids)
         return self._redaction.text(self._either(lambda verb: self._ask_for_indexing(call, verb)))
 
+    def _folder_ids(self, request: SearchRequest) -> FolderIds:
+        asked = request.folderid.split(",") if request.folderid else []
+        spelling = self._spelling | {folder.lower(): folder for folder in asked}
+        if len(asked) != 1:
+            return FolderIds(spelling)
+        return FolderIds(spelling, lambda: asked[0] if self._has_kept_to_folder() else "")
+
+    def _has_kept_to_folder(self) -> bool:
+        """Return whether a search in one folder returns no row of another: rows that name no folder are of that one.
+
+        The service is searched once for a folder that does not exist. Raise ServiceError.
+        """
+        if self._keeps_to_folder is None:
+            nowhere = SearchRequest(searchfor="%", folderid=secrets.token_hex(16).upper(), dbdirect=True, maxrows=1)
+            with self._open_search(search_call(nowhere), self._verb, FolderIds()) as assets:
+                self._keeps_to_folder = next(assets, None) is None
+        return self._keeps_to_folder
+
     @contextmanager
-    def _open_search(self, call: Call, verb: Verb) -> Iterator[RecordStream]:
+    def _open_search(self, call: Call, verb: Verb, folder_ids: FolderIds) -> Iterator[RecordStream]:
         patience = self._patience if call.patience is None else min(call.patience, self._patience)
         with self._call(call, verb) as response:
             chunks = _chunks(response, patience, STREAM_LIMIT)
-            stream = RecordStream(response.headers.get("content-type", ""), chunks, self._redaction.forms)
+            stream = RecordStream(response.headers.get("content-type", ""), chunks, self._redaction.forms, folder_ids)
             stream.begin()
             yield stream
 

@@ -1,4 +1,4 @@
-"""Read all rows of a search, however the service interprets `startrow` and `maxrows`.
+"""Read all rows of a search, however the service interprets `startrow` and `maxrows`, and judge whether they are all.
 
 The interface documents paging by row (section 4.1). Observed: searches in the database ignore both parameters and
 return all rows at once; `maxrows` applies to each kind of asset; some releases take `startrow` for a page number; an
@@ -7,7 +7,7 @@ row 2, because its answer distinguishes these cases. The caller supplies the fun
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 
@@ -41,18 +41,39 @@ class Paging:
     """Whether a search in the database returned all rows at once, whatever `startrow` and `maxrows` were."""
 
 
+@dataclass(slots=True)
+class Extent:
+    """How much the answers of one search held: `rows` with aliases and repeats, rows of overlapping pages once.
+
+    `stated`: the largest number of assets that an answer stated, 0 without one (interface section 2) · `has_pages`:
+    more than one answer held assets · `is_one_answer`: the first answer held more than a page has.
+    """
+
+    rows: int = 0
+    stated: int = 0
+    has_pages: bool = False
+    is_one_answer: bool = False
+
+
 def every(
-    search: Search, request: SearchRequest, *, size: int = PAGE, most: int = MOST, paging: Paging | None = None
+    search: Search,
+    request: SearchRequest,
+    *,
+    size: int = PAGE,
+    most: int = MOST,
+    paging: Paging | None = None,
+    extent: Extent | None = None,
 ) -> Iterator[Asset]:
     """Yield every asset that a search finds, each at least once and none skipped but aliases, in the service's order.
 
     `size` is the number of rows per request; a size below 12 is raised to 12. Memory holds the ids of a few pages. The
     iteration ends with an empty page, with the second page in a row without a new asset, or earlier if the first two
     answers show that nothing more follows. What is known of the `paging` saves the second page, and is learned from the
-    answers; leave it out if a file may be sent because an asset is not shown. Raise BadAnswer after `most` assets, so
-    that it ends with any service, UsageError if the request sets `startrow` or `maxrows`, and the errors of `search`.
+    answers; leave it out if a file may be sent because an asset is not shown. `extent` receives what the answers held.
+    Raise BadAnswer after `most` assets, so that it ends with any service, UsageError if the request sets `startrow` or
+    `maxrows`, and the errors of `search`.
     """
-    with closing(_every(search, request, size, paging or Paging())) as assets:
+    with closing(_every(search, request, size, paging or Paging(), extent or Extent())) as assets:
         for number, asset in enumerate(assets):
             if number >= most:
                 raise BadAnswer(
@@ -62,11 +83,72 @@ def every(
             yield asset
 
 
-def _every(search: Search, request: SearchRequest, size: int, paging: Paging) -> Generator[Asset, None, None]:
+_ORDERS = (None, "sizeasc", "dateadd")
+"""The orders in which a folder is listed, one after the other, until two listings agree (`sortby`, section 4.1)."""
+
+_NO_ID: frozenset[str] = frozenset()
+
+
+class WholeSearch:
+    """The assets that the database shows for a request: an iterable that also judges whether these are all.
+
+    Pages may slip while they are read: assets of equal names change places, or people delete some. So a search whose
+    answer came in several pages, without a total, is made again in another order until two results have the same ids,
+    but for those that `meanwhile` returns: of given ids those that this process uploaded since the start. An answer
+    with fewer rows than it states was cut.
+    """
+
+    def __init__(
+        self,
+        search: Search,
+        request: SearchRequest,
+        *,
+        meanwhile: Callable[[Collection[str]], Collection[str]] = lambda _ids: _NO_ID,
+        paging: Paging | None = None,
+    ) -> None:
+        """Ask for nothing yet; `paging` as in `every`."""
+        self._search = search
+        self._request = request
+        self._meanwhile = meanwhile
+        self._paging = paging
+        self.extent = Extent()
+        """How much the last search held."""
+        self.incomplete: str | None = None
+        """After the iteration: a clause that states why assets may be missing, None if these are all."""
+
+    def __iter__(self) -> Iterator[Asset]:
+        shown: set[str] = set()
+        before: set[str] | None = None
+        for order in _ORDERS:
+            ids: set[str] = set()
+            extent = self.extent = Extent()
+            request = self._request if order is None else replace(self._request, sortby=order)
+            for asset in every(self._search, request, paging=self._paging, extent=extent):
+                # The ids of an answer that holds everything are not needed, and there may be millions.
+                if not extent.is_one_answer:
+                    ids.add(asset.id)
+                if asset.id not in shown:
+                    yield asset
+            is_short = extent.stated > extent.rows
+            self.incomplete = f"it holds {extent.rows:,} of {extent.stated:,} assets" if is_short else None
+            if not extent.has_pages or (extent.stated and not is_short):
+                return
+            if before is not None and not is_short:
+                differing = before ^ ids
+                if differing <= {*self._meanwhile(differing)}:
+                    return
+            before = None if is_short else ids
+            shown |= ids
+        self.incomplete = self.incomplete or "its pages show other assets each time they are read"
+
+
+def _every(
+    search: Search, request: SearchRequest, size: int, paging: Paging, extent: Extent
+) -> Generator[Asset, None, None]:
     if request.startrow is not None or request.maxrows is not None:
         raise UsageError("startrow and maxrows cannot be combined with all pages", hint="leave them out")
     size = max(size, _LEAST)
-    first = _Page()
+    first = _Page(extent)
     yield from first.read(search, replace(request, startrow=1, maxrows=size))
     paging.is_ignored = paging.is_ignored or first.overflows
     if first.overflows or first.count < (size if paging.is_ignored else min(size, _DOCUMENTED)):
@@ -75,7 +157,7 @@ def _every(search: Search, request: SearchRequest, size: int, paging: Paging) ->
     # A service may return fewer rows than requested and may count them by kind, so the step is the number of assets of
     # the most frequent kind. A step that is too short costs a call; a step that is too long would skip rows.
     step = min(size, max(first.kinds.values(), default=1))
-    second = _Page(first.ids)
+    second = _Page(extent, first.ids)
     yield from second.read(search, replace(request, startrow=2, maxrows=size))
     if second.rows == first.rows:
         # The same rows again: the service ignores `startrow` and `maxrows`.
@@ -91,7 +173,7 @@ def _every(search: Search, request: SearchRequest, size: int, paging: Paging) ->
     idle = 0
     # Assets that are returned twice may fill one page without a new asset, but not two pages.
     while idle < _IDLE:
-        page = _Page(known)
+        page = _Page(extent, known)
         yield from page.read(search, replace(request, startrow=start, maxrows=size))
         if not page.count:
             return
@@ -103,7 +185,9 @@ def _every(search: Search, request: SearchRequest, size: int, paging: Paging) ->
 class _Page:
     """One answer while it is read; `ids` collects its asset ids until the answer is too long to be a page."""
 
-    def __init__(self, before: set[str] | None = None) -> None:
+    def __init__(self, extent: Extent, before: set[str] | None = None) -> None:
+        self._extent = extent
+        self._is_first = before is None
         self._before = before or set()
         self.ids: set[str] = set()
         self.count = 0
@@ -116,9 +200,12 @@ class _Page:
     def read(self, search: Search, request: SearchRequest) -> Iterator[Asset]:
         """Yield the assets that were neither on the page before nor earlier on this page."""
         most = (request.maxrows or 0) * _KINDS
+        extent = self._extent
         with search(request) as assets:
             for asset in assets:
                 self.count += 1
+                if self.count == 1:
+                    extent.stated = max(extent.stated, _total(asset))
                 # An alias is a row of the page, and no asset of its folder.
                 key = f"{asset.id} in {asset.folder_id}" if asset.is_alias else asset.id
                 self.rows = hash((self.rows, key))
@@ -127,7 +214,22 @@ class _Page:
                 if not (seen or self.overflows):
                     self.ids.add(key)
                     self.kinds[asset.kind] += 1
-                if not seen and key not in self._before:
-                    self.new += 1
-                    if key is asset.id:
-                        yield asset
+                if key in self._before:
+                    continue
+                extent.rows += 1
+                if seen:
+                    continue
+                self.new += 1
+                if self._is_first:
+                    extent.is_one_answer = self.overflows
+                else:
+                    extent.has_pages = True
+                if key is asset.id:
+                    yield asset
+
+
+def _total(asset: Asset) -> int:
+    """Return the number of assets that a row states for its search; 0 if it states none."""
+    stated = asset.columns.get("totalassetscount")
+    text = str(int(stated)) if isinstance(stated, float) and stated.is_integer() else str(stated).strip()
+    return int(text) if text.isascii() and text.isdigit() else 0

@@ -5,7 +5,8 @@ raises error answers as errors. `client` supplies the bytes and `json_stream` sc
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from operator import itemgetter
 from xml.etree.ElementTree import Element, ParseError
@@ -96,6 +97,18 @@ class Columns(Mapping[str, object]):
         return len(self._at)
 
 
+@dataclass(frozen=True, slots=True)
+class FolderIds:
+    """How the rows of an answer name their folders.
+
+    `spelling` has the ids as the client writes them, by their small letters: services compare ids without case and
+    answer with their own spelling. `unnamed` returns the id of a row that names none, "" if it is unknown.
+    """
+
+    spelling: Mapping[str, str] = field(default_factory=dict)
+    unnamed: Callable[[], str] = str
+
+
 class RowReader:
     """A reader for the rows of one answer.
 
@@ -103,9 +116,14 @@ class RowReader:
     readable asset is counted in `unreadable` and skipped, because one bad name must not hide a whole folder.
     """
 
-    def __init__(self, names: Sequence[object], secrets: Sequence[str] = ()) -> None:
+    def __init__(
+        self, names: Sequence[object], secrets: Sequence[str] = (), folder_ids: FolderIds | None = None
+    ) -> None:
         self.unreadable = 0
         self._secrets = tuple(secrets)
+        self._folder_ids = folder_ids or FolderIds()
+        # The folder of the last row, as it was answered and as it is written: most rows are of one folder.
+        self._last_folder = ("", "")
         # Lower case on one database, upper case on another (observed).
         self.names = tuple(name.lower() if isinstance(name, str) else "" for name in names)
         self._width = len(self.names)
@@ -159,8 +177,16 @@ class RowReader:
         return self._hidden(text if text.isascii() else decoded(text))
 
     def _folder(self, folder: str) -> str:
-        """Return a folder's id, or "" if it is invalid or holds a secret, because the next query will contain it."""
-        return folder if _is_folder(folder) and self._hidden(folder) is folder else ""
+        """Return a folder's id as the client writes it.
+
+        Return "" if the id is unknown, invalid, or holds a secret, because the next query will contain it.
+        """
+        if not folder:
+            return self._folder_ids.unnamed()
+        if folder != self._last_folder[0]:
+            is_sound = _is_folder(folder) and self._hidden(folder) is folder
+            self._last_folder = folder, self._folder_ids.spelling.get(folder.lower(), folder) if is_sound else ""
+        return self._last_folder[1]
 
     def _hidden(self, text: str) -> str:
         for secret in self._secrets:
@@ -207,9 +233,16 @@ class RecordStream:
     KeyRefused or ServiceRefused.
     """
 
-    def __init__(self, content_type: str, chunks: Iterable[bytes], secrets: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        content_type: str,
+        chunks: Iterable[bytes],
+        secrets: Sequence[str] = (),
+        folder_ids: FolderIds | None = None,
+    ) -> None:
         self._text = SlidingText(chunks, charset_of(content_type))
         self._secrets = secrets
+        self._folder_ids = folder_ids
         self._reader: RowReader | None = None
         self._assets: Iterator[Asset] = self._read()
 
@@ -243,7 +276,7 @@ class RecordStream:
                 # While the search server is down, the answer is HTML labelled as JSON (observed).
                 raise BadAnswer(f'the search answer is a page, not a result: "{words[:160]}"')
             names, columns = read_wddx(page)
-            self._reader = RowReader(names, self._secrets)
+            self._reader = RowReader(names, self._secrets, self._folder_ids)
             yield from self._assets_of(_rows_of_columns(columns))
         elif first == "{":
             yield from self._object()
@@ -277,7 +310,7 @@ class RecordStream:
                 # Rows before COLUMNS were not observed, but the names of a JSON object have no order.
                 value = text.value(WHOLE_LIMIT) if is_data and text.peek() == "{" else text.value()
                 if name == "columns" and isinstance(value, list):
-                    self._reader = RowReader(value, self._secrets)
+                    self._reader = RowReader(value, self._secrets, self._folder_ids)
                 # Unused values are dropped, because their number has no limit.
                 if name in _KEPT:
                     record[name] = value

@@ -37,7 +37,8 @@ _LONGEST_RETRY_AFTER = 3600.0
 class ServiceSettings:
     """The settings of the client; timeouts in seconds.
 
-    `read_timeout` limits each silence of the service, and the total time of a short answer.
+    `read_timeout` limits each silence of the service, and the total time of a short answer. `folders` are the ids of
+    the mapped folders as the configuration writes them.
     """
 
     base_url: str
@@ -48,6 +49,7 @@ class ServiceSettings:
     proxy: str | None = None
     connect_timeout: float = 10.0
     read_timeout: float = 300.0
+    folders: tuple[str, ...] = ()
 
 
 def address(key: str, url: str) -> httpx.URL:

@@ -1,9 +1,10 @@
-"""Search all folders of the service for assets that people may have moved, and check that a listing can be believed.
+"""List a folder of the service, search all folders for assets that people may have moved, and judge what is believed.
 
 A search may return nothing at all, while the service's database is restored or after the key has lost a right. That
 looks like a folder in which nothing arrived, and files in doubt would be sent a second time. So if a folder shows none
-of our assets, some of those read back from it are searched for in all folders. Choosing these control samples is left
-to `ledger.assets`, and what a found asset means to the callers.
+of our assets, some of those read back from it are searched for in all folders. A listing of another folder, and one
+that is cut, prove no absence either. Choosing the control samples is left to `ledger.assets`, whether an answer was cut
+to `service.paging`, and what a found asset means to the callers.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -17,9 +18,8 @@ from assetsync.ledger.assets import ControlSamples, KnownAsset
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest, Service
-from assetsync.service.paging import Paging, every
+from assetsync.service.paging import Extent, Paging, WholeSearch, every
 from assetsync.service.search import ids_query, like_pattern
-from assetsync.sync.context import Context
 
 _FEW_LETTERS = 3
 _ATTEMPTS = 20
@@ -70,9 +70,12 @@ def everything(service: Service) -> Iterator[Asset]:
 
 
 def _both(service: Service, request: SearchRequest) -> Iterator[Asset]:
-    yield from every(service.search, request)
     # Some releases of the service show unprocessed assets only if a request asks for them.
-    yield from every(service.search, replace(request, available="0"))
+    for each in (request, replace(request, available="0")):
+        extent = Extent()
+        yield from every(service.search, each, extent=extent)
+        if extent.stated > extent.rows:
+            raise BadAnswer(f"the search in all folders is cut: it holds {extent.rows:,} of {extent.stated:,} assets")
 
 
 def is_broad(name: str) -> bool:
@@ -84,6 +87,10 @@ def is_broad(name: str) -> bool:
 
 log = structlog.get_logger(__name__)
 
+LONG = 500
+"""Rows from which on a listing without a total may have been cut: the least limit that a service is known to have."""
+
+_CUT_FIX = "the service limits its answers: raise that limit there, or move files to more folders"
 _BATCH = 500
 _SAMPLES = 3
 _LOOKED_AT = 20
@@ -147,25 +154,70 @@ def shown_sample(service: Service, control_samples: ControlSamples, since: Seque
     return 0
 
 
-class CheckedListing:
-    """Lists folders of the service; shared by all parts that conclude something from an asset's absence."""
+class FolderContents:
+    """The assets that the database shows in one folder (interface section 4.1): an iterable for one iteration.
 
-    def __init__(self, context: Context) -> None:
-        self._ledger = context.ledger
-        self._service = context.service
+    Raise ServiceError; raise BadAnswer at the end if the answer has rows, and none of them is of the folder.
+    """
 
-    def listing(
-        self, destfolderid: str, *, patience: float | None = None, paging: Paging | None = None
-    ) -> Iterator[Asset]:
-        """Yield every asset of the folder that the service's database shows (interface section 4.1).
+    def __init__(
+        self, service: Service, ledger: Ledger, request: SearchRequest, now: float, *, paging: Paging | None = None
+    ) -> None:
+        """Take a request that names one folder, the time in seconds since the epoch, and `paging` as in `every`."""
+        self._service = service
+        self._ledger = ledger
+        self._request = request
+        self._folder = request.folderid or ""
+        uploaded = ledger.doubts.uploaded_since
+        self._search = WholeSearch(service.search, request, meanwhile=lambda ids: uploaded(ids, now), paging=paging)
+        self.count = 0
+        """Number of assets so far."""
 
-        `paging`: as in `every`. Raise ServiceError. Raise BadAnswer at the end if the folder shows none of our assets,
-        and the service shows none of those that were read back from the folder before.
-        """
+    @property
+    def incomplete(self) -> str | None:
+        """After the iteration: a sentence that states why assets may be missing, None if these are all."""
+        why = self._search.incomplete
+        return None if why is None else f"the listing of folder {self._folder} is incomplete: {why}"
+
+    @property
+    def may_be_cut(self) -> bool:
+        """Whether the listing is long and states no total, so that it may have been cut."""
+        extent = self._search.extent
+        return extent.rows >= LONG and not extent.stated
+
+    def __iter__(self) -> Iterator[Asset]:
+        others: str | None = None
+        for asset in self._search:
+            if asset.folder_id == self._folder:
+                self.count += 1
+                yield asset
+            else:
+                others = asset.folder_id
+        if others is not None and not self.count:
+            raise BadAnswer(
+                f"the listing of folder {self._folder} shows only assets of {others or 'no named folder'}: nothing is"
+                " concluded from that",
+                hint="is destfolderid the id of the folder? `assetsync check`",
+            )
+
+    def all(self) -> Iterator[Asset]:
+        """Yield the assets; raise BadAnswer at the end, too, if some may be missing."""
+        yield from self
+        if self.incomplete is not None:
+            raise BadAnswer(self.incomplete, hint=_CUT_FIX)
+
+
+class CheckedListing(FolderContents):
+    """The contents of a folder for whoever concludes something from an asset's absence.
+
+    Raise BadAnswer at the end if the folder shows none of our assets, and the service shows none of those that were
+    read back from the folder before.
+    """
+
+    def __iter__(self) -> Iterator[Asset]:
         batch: list[str] = []
         is_ours = False
-        request = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, patience=patience)
-        for asset in every(self._service.search, request, paging=paging):
+        for asset in super().__iter__():
             if not is_ours:
                 batch.append(asset.id)
                 if len(batch) >= _BATCH:
@@ -174,8 +226,8 @@ class CheckedListing:
         if not is_ours and not self._ledger.doubts.owned(batch):
             expect_shown(
                 self._service,
-                self._ledger.control_samples.read_back_last(destfolderid, _SAMPLES),
+                self._ledger.control_samples.read_back_last(self._folder, _SAMPLES),
                 "the folder",
                 hint="may the key's user see the folder? If all of it was deleted in the service, `assetsync audit`",
-                patience=patience,
+                patience=self._request.patience,
             )

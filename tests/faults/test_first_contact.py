@@ -305,11 +305,11 @@ def undecided(place, make_front) -> Place:
     """A file whose upload a person has to decide, beside one that is verified."""
     place.grace, place.speed = "60s", 200.0
     front = make_front(place)
+    place.write("b.bin", b"another file")
+    assert place.reconcile().in_sync
     place.write("a.bin", b"the file of the doubt")
     front.uploads.append(never_shown)
     assert place.reconcile(wait=36_000).blocked == 1
-    place.write("b.bin", b"another file")
-    place.reconcile()
     return place
 
 

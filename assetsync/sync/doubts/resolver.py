@@ -11,6 +11,7 @@ folders whose look-ups fail to `sync.folder_backoff`.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 import structlog
@@ -18,7 +19,7 @@ import structlog
 from assetsync.core.doubt import Judgement, Verdict, judge, unanswered, unless_moved
 from assetsync.core.doubt_grace import SLOW_GAP, Pace, Watch, longest_gap
 from assetsync.core.names import printable
-from assetsync.errors import ServiceError
+from assetsync.errors import BadAnswer, ServiceError
 from assetsync.ledger.doubts import NOT_ARRIVED, OpenDoubt, looked_of
 from assetsync.model import Asset, SearchRequest, SentExtent, Wanted
 from assetsync.service.paging import every
@@ -26,7 +27,7 @@ from assetsync.service.search import like_pattern
 from assetsync.sync.context import Context
 from assetsync.sync.doubts.candidates import Candidates, Looking
 from assetsync.sync.folder_backoff import Failure, FolderBackoff, HealthCheck, failure_of
-from assetsync.sync.lookups import CheckedListing, is_broad, named, shown_sample
+from assetsync.sync.lookups import CheckedListing, FolderContents, is_broad, named, shown_sample
 
 log = structlog.get_logger(__name__)
 
@@ -74,7 +75,6 @@ class Resolver:
         self._everywhere_until: float | None = None
         self._paces: dict[tuple[str, bool], Pace] = {}
         self._folder_backoff = FolderBackoff(health_check, grace=grace)
-        self._checked_listing = CheckedListing(context)
         self._candidates = Candidates(context)
         # Attempts whose last look-up in all folders failed, the oldest failure first.
         self._unanswered: dict[int, None] = {}
@@ -237,7 +237,9 @@ class Resolver:
             boot, each = self._clock.boot(), [looked_of(doubt.attempt) for doubt in self._round]
             since = [looked.newest for looked in each if looked.watched.boot == boot]
             self._sample = shown_sample(self._service, self._ledger.control_samples, since)
-        failure = self._read(unseen, self._checked_listing.listing(destfolderid), destfolderid)
+        whole = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True)
+        listing = CheckedListing(self._service, self._ledger, whole, self._clock.now())
+        failure = self._read(unseen, listing, destfolderid)
         if failure is not None:
             return failure
         rest = [one for one in unseen if not self._candidates.has_equal(one)]
@@ -245,15 +247,38 @@ class Resolver:
         if not rest:
             return None
         # Some releases show unprocessed assets only on request (interface section 4.1).
-        request = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, available="0")
-        failure = self._look(rest, request)
+        unprocessed = FolderContents(self._service, self._ledger, replace(whole, available="0"), self._clock.now())
+        failure = self._read(rest, unprocessed, destfolderid)
         if failure is not None:
             return failure
+        incomplete = listing.incomplete or unprocessed.incomplete
+        if incomplete is not None:
+            return self._each_by_name(destfolderid, rest, incomplete)
         elsewhere = [one for one in rest if one.facts.refused_as_duplicate and not self._candidates.has_equal(one)]
         _answered(one for one in rest if one not in elsewhere)
         failure = self._look(elsewhere, SearchRequest(searchfor="%", dbdirect=True)) if elsewhere else None
         if failure is None:
             _answered(elsewhere)
+        return failure
+
+    def _each_by_name(self, destfolderid: str, rest: Sequence[Looking], incomplete: str) -> Failure | None:
+        """Search for each doubt by its name, because the listing of its folder does not show everything.
+
+        That shows whether an upload arrived where uploads are known to keep their names, and only there.
+        """
+        failure = None
+        for one in rest:
+            if one.renames:
+                failure = failure or Failure(BadAnswer(incomplete), is_passing=True)
+                continue
+            pattern = like_pattern(one.doubt.attempt.sent_name)
+            request = SearchRequest(searchfor=pattern, folderid=destfolderid, dbdirect=True)
+            for each in (request, replace(request, available="0")):
+                found = FolderContents(self._service, self._ledger, each, self._clock.now())
+                failed = self._read([one], found.all(), destfolderid)
+                if failed is not None:
+                    return failed
+            one.is_answered = True
         return failure
 
     def _judge_all(self, destfolderid: str, looking: Sequence[Looking]) -> None:

@@ -22,9 +22,9 @@ from assetsync.ledger.doubts import MayHaveStored
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import GOES_ON, FileRow
 from assetsync.model import Asset, Clock, SearchRequest, State
-from assetsync.service.paging import every
 from assetsync.sync.context import Context
 from assetsync.sync.doubts.candidates import may_be_file
+from assetsync.sync.lookups import FolderContents
 from assetsync.sync.readback.archive_members import Members
 from assetsync.sync.readback.missing import AuditCounts, MissingAssets, different
 from assetsync.sync.readback.sent_metadata import SentMetadata
@@ -48,15 +48,15 @@ class Auditor:
     def audit(self, folder: str) -> AuditCounts:
         """Audit one folder of the service, and return the counts.
 
-        Raise ServiceError if a search fails; then the audit reports no asset as missing.
+        Raise ServiceError if a search fails or does not show everything; then the audit reports no asset as missing.
         """
         audit = begin(self._clock)
         result = AuditCounts(folder)
         self._members.begin()
         uploads = self._ledger.doubts.left_in(folder, audit.at)
         request = SearchRequest(searchfor="%", folderid=folder, dbdirect=True, showrenditions=False)
-        shown = every(self._service.search, request)
-        assets = (asset for asset in shown if asset.folder_id == folder and not _is_rendition(asset))
+        contents = FolderContents(self._service, self._ledger, request, audit.at)
+        assets = (asset for asset in contents.all() if not _is_rendition(asset))
         while batch := list(islice(assets, _BATCH)):
             strangers = self._compare(batch, audit.at, result)
             self._explain(strangers, uploads, audit.at, result)

@@ -19,10 +19,9 @@ from assetsync.ledger.assets import Change
 from assetsync.ledger.audits import RunningAudit, Unmet
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest, Wanted
-from assetsync.service.paging import every
 from assetsync.sync.brakes import BrakeControl
 from assetsync.sync.context import Context
-from assetsync.sync.lookups import by_id, everything, expect_shown, is_shown, named, names_of
+from assetsync.sync.lookups import FolderContents, by_id, everything, expect_shown, is_shown, named, names_of
 
 
 @dataclass(slots=True)
@@ -145,7 +144,8 @@ class _Case:
         """Search for unprocessed assets, which some releases show only on request (interface section 4.1)."""
         folder = self._result.folder
         request = SearchRequest(searchfor="%", folderid=folder, dbdirect=True, available="0", showrenditions=False)
-        met = (asset.id for asset in every(self._service.search, request) if asset.folder_id == folder)
+        contents = FolderContents(self._service, self._ledger, request, self._audit.at)
+        met = (asset.id for asset in contents.all())
         while batch := list(islice(met, _BATCH)):
             self._ledger.audits.met_ids(batch, self._audit.at)
 

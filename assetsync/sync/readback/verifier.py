@@ -7,7 +7,7 @@ share of the time to `sync.readback.budget`.
 """
 
 from collections.abc import Callable, Collection, Container, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -87,7 +87,6 @@ class Verifier:
         sent_metadata: SentMetadata,
     ) -> None:
         self._folder_backoff = FolderBackoff(health_check)
-        self._checked_listing = CheckedListing(context)
         self._learned = Learned(context.clock.steady)
         # Folders whose last look-up failed: when they may be looked up again (steady seconds), and the error.
         self._put_off: dict[str, tuple[float, str]] = {}
@@ -283,12 +282,13 @@ class Verifier:
             ids |= {row.assetid for row in more if row.assetid is not None}
             self._sent_metadata.expect(more)
             decides = any(self._may_decide(row) for row in (*rows, *more))
-            listing = self._checked_listing.listing(folder, paging=None if decides else self._learned.paging)
-            found.update(_until_all(self._sent_metadata.look(listing), ids - set(found)))
+            whole = SearchRequest(searchfor="%", folderid=folder, dbdirect=True)
+            paging = None if decides else self._learned.paging
+            listing = CheckedListing(self._service, self._ledger, whole, self._clock.now(), paging=paging)
+            found.update(_until_all(self._sent_metadata.look(listing.all()), ids - set(found)))
             if ids - set(found) and (decides or not self._learned.shows_unprocessed):
                 # Some releases show unprocessed assets only on request (interface section 4.1).
-                request = SearchRequest(searchfor="%", folderid=folder, dbdirect=True, available="0")
-                unprocessed = self._learned.unprocessed(every(self._service.search, request))
+                unprocessed = self._learned.unprocessed(every(self._service.search, replace(whole, available="0")))
                 found.update(of_ids(self._sent_metadata.look(unprocessed), ids))
             self._folder_backoff.answered(folder)
             if more:

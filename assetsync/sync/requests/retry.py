@@ -186,6 +186,8 @@ def _sent_again(ledger: Ledger, row: FileRow, now: float) -> str:
     if row.wanted is Wanted.OUTSIDE:
         return "uploaded by hand: `assetsync upload --send-again` sends it"
     ledger.decisions.send_again(row, now)
+    # The folder may hold a copy of which this ledger does not know.
+    ledger.folder_listings.again(row.destfolderid)
     return "to be sent again"
 
 

@@ -34,7 +34,7 @@ from assetsync.model import (
     State,
     Wanted,
 )
-from assetsync.service.paging import every
+from assetsync.sync.lookups import FolderContents
 from assetsync.sync.upload.decide import Adopt, Block, TakeOver, Wait, use_equal
 from assetsync.sync.upload.facts import (
     Content,
@@ -126,7 +126,7 @@ def begin(ledger: Ledger, service: Service, hand: ByHand, now: float) -> Begun:
         if brake.kind in _OF_IDENTITY:
             raise UsageError(f"brake {brake.id} is pulled: {brake.detail}", hint=f"`assetsync resume {brake.id}` first")
     if ledger.folder_listings.needed_by_hand(intent.destfolderid):
-        _list(ledger, service, intent.destfolderid, now)
+        _list(ledger, service, hand, now)
     row = _add(ledger, hand, now)
     begun = row if isinstance(row, Begun) else _begin(ledger, hand, row, now)
     if begun.what != MAY_SEND and isinstance(row, FileRow) and row.wanted is Wanted.OUTSIDE:
@@ -192,13 +192,15 @@ def sent_of(argument: Mapping[str, object]) -> Sent:
     return Sent(outcome, left, bytes_sent, md5, float(str(argument.get("took", 0.0))))
 
 
-def _list(ledger: Ledger, service: Service, folder: str, now: float) -> None:
+def _list(ledger: Ledger, service: Service, hand: ByHand, now: float) -> None:
     """Record the assets of the folder before the first POST into it.
 
-    The daemon still has to list the folder: a verified upload by hand does not replace that listing.
+    The daemon still has to list the folder: a verified upload by hand does not replace that listing. Raise BadAnswer
+    if the listing does not show everything, unless the file is sent in any case.
     """
-    shown = every(service.search, SearchRequest(searchfor="%", folderid=folder, dbdirect=True))
-    assets = (asset for asset in shown if asset.folder_id == folder)
+    folder = hand.intent.destfolderid
+    contents = FolderContents(service, ledger, SearchRequest("%", folderid=folder, dbdirect=True), now)
+    assets = iter(contents if hand.send_again else contents.all())
     while batch := list(islice(assets, _BATCH)):
         owned = ledger.doubts.owned([asset.id for asset in batch])
         strangers = [asset for asset in batch if asset.id not in owned]

@@ -27,6 +27,7 @@ from assetsync.sync.upload.facts import (
     MayBeAnothers,
     MayBeUploadOf,
     Resembles,
+    Unconfirmed,
     Unreadable,
 )
 from assetsync.text import moment
@@ -258,11 +259,17 @@ def use_equal(facts: Facts) -> Decision | Gather | None:
 
     It is the one rule that holds for uploads by hand, too.
     """
-    if facts.row.send_again:
-        return None
     equal, md5 = facts.equal, facts.content.md5 if isinstance(facts.content, Content) else None
     if equal is None:
         return Gather(Fact.EQUAL)
+    if isinstance(equal, Unconfirmed):
+        detail = (
+            f"the folder holds this content as {equal.assetid}, which was not known when you asked to send the file"
+            " again: look there, then `assetsync retry --send-again PATH` uploads it nevertheless"
+        )
+        return Block("unconfirmed", detail)
+    if facts.row.send_again:
+        return None
     if isinstance(equal, EqualVersion) and md5 is not None:
         return TakeOver(equal.row, md5)
     if isinstance(equal, EqualAsset) and md5 is not None:
@@ -319,6 +326,13 @@ def _resembling(found: Resembles, now: float) -> Decision:
     return Block("resembles", f"{detail} `assetsync retry --send-again PATH` uploads")
 
 
+def _surely_absent(facts: Facts) -> Decision | None:
+    """Let a file wait while its folder may hold it although nothing shows it, until a person has it sent."""
+    if facts.listing is None or facts.listing.unsure is None or facts.row.send_again:
+        return None
+    return Wait(facts.now + _LATER, facts.listing.unsure)
+
+
 def _described(facts: Facts) -> Decision | Gather | None:
     """Let a file wait for its sidecar: metadata cannot be sent afterwards."""
     sidecars, now = facts.sidecars, facts.now
@@ -351,5 +365,6 @@ _RULES: tuple[Callable[[Facts], Decision | Gather | None], ...] = (
     _accepted_size,
     _read_whole,
     use_equal,
+    _surely_absent,
     _described,
 )

@@ -20,6 +20,7 @@ from assetsync.sync.upload.facts import (
     MayBeUploadOf,
     NothingEqual,
     Resembles,
+    Unconfirmed,
     Unreadable,
 )
 from assetsync.sync.upload.folder_listing import FolderListing
@@ -40,9 +41,13 @@ class Dedupe:
     def find(self, row: FileRow, md5: str) -> Equal:
         """Return the equal content that the file may use. Raise RootMissing, and the errors of `FolderListing.ensure`.
 
+        For a file that a person asked to send again, that is an asset of which the person may not have known.
         A version goes before an asset. If the path of a version that may have been moved here cannot be read, and no
         asset is equal, the result is that error.
         """
+        if row.send_again:
+            unconfirmed = self._equal_content.unconfirmed(row, md5, sent_name(row.path.rpartition(b"/")[2]))
+            return NothingEqual() if unconfirmed is None else Unconfirmed(unconfirmed)
         hints = self._equal_content.hints(row, md5)
         unreadable: FileUnreadable | None = None
         if hints.version:

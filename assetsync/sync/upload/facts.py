@@ -33,11 +33,13 @@ class Listing:
 
     `unprocessed` is an asset of the file's name that the service has not processed yet. It was first seen at `since`,
     in seconds since the epoch. With `is_running`, another worker is listing the folder, and nothing is known yet.
+    `unsure` states why the folder may hold the file although nothing shows it.
     """
 
     unprocessed: str | None = None
     since: float | None = None
     is_running: bool = False
+    unsure: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +127,28 @@ class MayBeAnothers:
     assetid: str
 
 
+@dataclass(frozen=True, slots=True)
+class Unconfirmed:
+    """An equal asset of which the person who asked to send the file again may not have known."""
+
+    assetid: str
+
+
 class NothingEqual:
     """The service has no equal content that this file could use."""
 
 
-Equal = EqualVersion | EqualAsset | MayBeAnothers | MayBeUploadOf | Resembles | Unreadable | ListedAgain | NothingEqual
+Equal = (
+    EqualVersion
+    | EqualAsset
+    | MayBeAnothers
+    | MayBeUploadOf
+    | Resembles
+    | Unreadable
+    | ListedAgain
+    | Unconfirmed
+    | NothingEqual
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """List a folder of the service before the first upload into it.
 
 The ledger keeps the listing, so that a folder that was filled by hand, or from a lost ledger, is taken over without
-copies. The comparison of each file with the listing is left to `sync.upload.dedupe`, the wait for an unprocessed asset
-of its name to `sync.upload.decide`.
+copies. A listing that may lack assets proves nothing: then each file is searched for by its name before it is sent. An
+empty one is believed once a listing shows the first file that was sent. The comparison of each file with the listing is
+left to `sync.upload.dedupe`, the wait for an unprocessed asset of its name to `sync.upload.decide`.
 """
 
 import threading
@@ -13,15 +14,15 @@ from itertools import chain, islice
 
 import structlog
 
-from assetsync.core.names import may_be, printable, sent_name
-from assetsync.errors import ServiceError, ServiceUnreachable
+from assetsync.core.names import may_be, printable, sent_name, sent_names
+from assetsync.errors import BadAnswer, ServiceError, ServiceUnreachable
 from assetsync.ledger.folders import UNLISTED, Hold
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest
-from assetsync.service.paging import every
+from assetsync.service.search import like_pattern
 from assetsync.sync.context import Context
 from assetsync.sync.folder_backoff import FolderBackoff, HealthCheck
-from assetsync.sync.lookups import CheckedListing
+from assetsync.sync.lookups import CheckedListing, FolderContents
 from assetsync.sync.upload.facts import Listing
 from assetsync.text import moment
 
@@ -33,6 +34,13 @@ _MOST_KEPT = 100_000
 _QUICK = 15.0
 _TRY_AGAIN = 10.0
 _TRIED = f"its listing is tried every {_TRY_AGAIN:.0f} s, and its files are sent once it is answered"
+_SAMPLES = 40
+"""Below this number, and at least half of it, files are searched for by name that a long listing lacks."""
+_BY_NAME = "each file is searched for by its name before it is sent"
+_NAMES_UNKNOWN = (
+    "a search for the name of this file proves nothing, because no asset of the folder has shown yet that names are"
+    " kept: raise the limit of the service's answers, or `assetsync retry --send-again PATH`"
+)
 _SLOW = 30.0
 """Seconds after which a listing that holds up uploads is reported."""
 
@@ -53,11 +61,21 @@ class ListingNeeded(Exception):
 class _Listed:
     """A listing: its start on the steady clock (`at`), and the ids of unprocessed assets by casefolded name.
 
-    `missed`: assets that neither the last audit nor so far this listing showed, with the time when they were last met.
+    `missed`: assets that neither the last audit nor so far this listing showed, with the time when they were last met ·
+    `scan`: the time of the last scan before it · `incomplete`: why assets may be missing, None if these are all ·
+    `may_be_cut`: it is long and states no total, and no search has shown yet whether it is whole · `searched`: the
+    versions that were searched for by name since · `is_empty`: it showed nothing, and nothing shows yet whether that
+    can be believed; `first` is the version that is sent to find out.
     """
 
     at: float
     missed: dict[str, float | None]
+    scan: float | None = None
+    incomplete: str | None = None
+    may_be_cut: bool = False
+    is_empty: bool = False
+    first: int | None = None
+    searched: set[int] = field(default_factory=set)
     unprocessed: dict[str, str] = field(default_factory=dict)
 
     def like(self, name: str) -> str | None:
@@ -74,11 +92,21 @@ class _Listed:
 class FolderListing:
     """Lister of each folder, by the first worker that needs it; meanwhile the others send into other folders."""
 
-    def __init__(self, context: Context, health_check: HealthCheck, make_sure: Callable[[], None]) -> None:
-        """Start with no folder listed; `make_sure` raises if the identity of the service is not confirmed."""
+    def __init__(
+        self,
+        context: Context,
+        health_check: HealthCheck,
+        make_sure: Callable[[], None],
+        is_leased: Callable[[int], bool],
+    ) -> None:
+        """Start with no folder listed.
+
+        `make_sure` raises if the identity of the service is not confirmed, `is_leased` returns whether a worker has a
+        version.
+        """
         self._make_sure = make_sure
+        self._is_leased = is_leased
         self._folder_backoff = FolderBackoff(health_check)
-        self._checked_listing = CheckedListing(context)
         self._ledger = context.ledger
         self._service = context.service
         self._clock = context.clock
@@ -99,15 +127,16 @@ class FolderListing:
         self._tried: dict[str, float] = {}
         self._hurried: int | None = None
 
-    @property
-    def being_listed(self) -> Collection[str]:
-        """The folders whose required listing is running, so that no file can be sent into them.
+    def closed(self, busy: Collection[str]) -> Collection[str]:
+        """Return the folders that take no file now: those whose required listing is running.
 
-        A listing that hangs holds no folder that `try_held` has listed since.
+        A listing that hangs holds no folder that `try_held` has listed since. Of the `busy` folders, which have files
+        under way, those are added whose listing was empty: they take one file at a time.
         """
         with self._lock:
             running = tuple(self._first)
-        return [folder for folder in running if not self.is_listed(folder)]
+        empty = [folder for folder in busy if folder in self._listed and self._listed[folder].is_empty]
+        return [*(folder for folder in running if not self.is_listed(folder)), *empty]
 
     def is_listed(self, destfolderid: str) -> bool:
         """Return whether `ensure` has nothing to ask of the service."""
@@ -163,24 +192,100 @@ class FolderListing:
         return True
 
     def shows_of(self, row: FileRow) -> Listing:
-        """Return what the listing shows of a file; nothing for a file that may have been sent before.
+        """Return what the listing shows of a file; of unprocessed assets nothing for a file that may have been sent.
 
         If an unprocessed asset has its name and the listing is older than a minute, list the folder again. Raise the
-        errors of `ensure`.
+        errors of `ensure`, and Unlisted while another worker sends the first file into an empty folder.
         """
         listed = self._listed.get(row.destfolderid)
-        # Compare no names if the folder holds no unprocessed asset, which is the usual case.
-        if listed is None or not listed.unprocessed or row.send_again:
+        if listed is None:
             return Listing()
-        if row.attempts and self._ledger.queue.may_have_left(row.id):
-            return Listing()
+        if listed.is_empty:
+            listed = self._after_first(row, listed)
+        unsure = None
         try:
+            if listed.incomplete or listed.may_be_cut:
+                unsure = self._search(row, listed)
+            # Compare no names if the folder holds no unprocessed asset, which is the usual case.
+            if not listed.unprocessed or row.send_again:
+                return Listing(unsure=unsure)
+            if row.attempts and self._ledger.queue.may_have_left(row.id):
+                return Listing(unsure=unsure)
             assetid = self._unprocessed(row.destfolderid, sent_name(row.path.rpartition(b"/")[2]))
         except Unlisted as why:
             if why.held:
                 raise
             return Listing(is_running=True)
-        return Listing(assetid, None if assetid is None else self._ledger.folder_listings.sighted_since(assetid))
+        since = None if assetid is None else self._ledger.folder_listings.sighted_since(assetid)
+        return Listing(assetid, since, unsure=unsure)
+
+    def _after_first(self, row: FileRow, listed: _Listed) -> _Listed:
+        """Return the listing for a file that may be sent although it was empty: a newer one if a file was accepted.
+
+        Raise Unlisted if a worker has the first file, and the errors of `ensure`: a folder on which the key's user has
+        no right shows nothing, whatever it holds.
+        """
+        first = listed.first
+        if first not in (None, row.id) and self._is_leased(first):
+            raise Unlisted(held=False)
+        if self._ledger.folder_listings.accepted(row.destfolderid) is None:
+            with self._lock:
+                if listed.first != first:
+                    raise Unlisted(held=False)
+                # An earlier first file was not sent, or its answer is lost: this one shows what the listing is worth.
+                listed.first = row.id
+            return listed
+        self._expect_time()
+        self._known.pop(row.destfolderid, None)
+        self.ensure(row.destfolderid)
+        return self._listed[row.destfolderid]
+
+    def _search(self, row: FileRow, listed: _Listed) -> str | None:
+        """Search for a file by name in a folder whose listing may lack it, once in each process.
+
+        Return why it may be there nevertheless, None if that is known not to be so. Raise as `ensure` does.
+        """
+        folder, listings = row.destfolderid, self._ledger.folder_listings
+        scan = self._ledger.runs.last_scan()
+        if listed.may_be_cut and scan is not None and scan.at != listed.scan:
+            self._expect_time()
+            with self._alone(folder, self._again):
+                self._look_for_some(folder, listed)
+        if not (listed.incomplete or listed.may_be_cut):
+            return None
+        if row.id not in listed.searched:
+            self._expect_time()
+            with self._held_if_failing(folder):
+                self._look_for(row, listed)
+        if listed.incomplete is None or listings.keeps_names(folder):
+            return None
+        return f"{listed.incomplete}; {_NAMES_UNKNOWN}"
+
+    def _look_for_some(self, folder: str, listed: _Listed) -> None:
+        """Search for some files by name that a long listing lacks: if one is found, the listing was cut."""
+        for row in self._ledger.folder_listings.lacks(folder, _SAMPLES):
+            self._look_for(row, listed)
+            if listed.incomplete:
+                return
+        listed.may_be_cut = False
+        self._ledger.folder_listings.made(folder)
+
+    def _look_for(self, row: FileRow, listed: _Listed) -> None:
+        """Search for the asset of a file by each name that a release has sent; record what is found."""
+        folder = row.destfolderid
+        for pattern in sorted({like_pattern(name) for name in sent_names(row.path.rpartition(b"/")[2])}):
+            for available in (None, "0"):
+                found = self._contents(FolderContents, folder, pattern=pattern, available=available)
+                strangers = self._remember(folder, [*found.all()], listed)
+                if strangers and listed.incomplete is None:
+                    name = printable(strangers[0].filename.encode())
+                    listed.incomplete = f"the listing of folder {folder} is incomplete: it lacks {name}"
+                    self._report_incomplete(folder, listed.incomplete)
+        listed.searched.add(row.id)
+
+    def _report_incomplete(self, folder: str, why: str) -> None:
+        self._ledger.folder_listings.unproven(folder)
+        log.warning("not listed completely", destfolderid=folder, detail=why, next=_BY_NAME)
 
     def _unprocessed(self, destfolderid: str, name: str) -> str | None:
         """Return the id of an unprocessed asset that may be the file to be sent as `name`.
@@ -263,6 +368,16 @@ class FolderListing:
             if destfolderid in listing:
                 raise Unlisted(held=False)
             listing.add(destfolderid)
+        try:
+            with self._held_if_failing(destfolderid):
+                yield
+        finally:
+            with self._lock:
+                listing.discard(destfolderid)
+
+    @contextmanager
+    def _held_if_failing(self, destfolderid: str) -> Iterator[None]:
+        """Hold the folder if the service does not answer inside the block; raise Unlisted then, or ServiceError."""
         began = self._clock.steady()
         try:
             yield
@@ -281,30 +396,48 @@ class FolderListing:
             self._ledger.queue.hold_folder(destfolderid, Hold(UNLISTED, detail, now, now + wait))
             log.warning("folder held back", destfolderid=destfolderid, detail=detail, next=_TRIED)
             raise Unlisted(held=True) from error
-        finally:
-            with self._lock:
-                listing.discard(destfolderid)
+
+    def _contents(
+        self, kind: type[FolderContents], folder: str, *, pattern: str = "%", available: str | None = None,
+        within: float | None = None,
+    ) -> FolderContents:  # fmt: skip
+        # Some releases show unprocessed assets only on request (interface section 4.1).
+        request = SearchRequest(pattern, folderid=folder, dbdirect=True, available=available, patience=within)
+        return kind(self._service, self._ledger, request, self._clock.now())
 
     def _list(self, destfolderid: str, *, within: float | None = None) -> int:
         """List the folder, and record the assets that no row owns and the assets that were moved there.
 
         Return the number of requests for a listing at its start. Raise ServiceError, also if it takes longer than
-        `within` seconds.
+        `within` seconds, or if it is empty although the folder accepted a file.
         """
-        listings = self._ledger.folder_listings
+        listings, scan = self._ledger.folder_listings, self._ledger.runs.last_scan()
         asks = listings.asks(destfolderid)
-        listed = _Listed(self._clock.steady(), listings.missed(destfolderid, _MOST_KEPT))
-        # Some releases show unprocessed assets only on request (interface section 4.1).
-        unprocessed = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, available="0", patience=within)
-        listing = self._checked_listing.listing(destfolderid, patience=within)
-        shown = self._in_time(chain(listing, every(self._service.search, unprocessed)), within)
-        assets = (asset for asset in shown if asset.folder_id == destfolderid)
-        while batch := list(islice(assets, _BATCH)):
+        missed = listings.missed(destfolderid, _MOST_KEPT)
+        listed = _Listed(self._clock.steady(), missed, None if scan is None else scan.at)
+        listing = self._contents(CheckedListing, destfolderid, within=within)
+        unprocessed = self._contents(FolderContents, destfolderid, available="0", within=within)
+        shown = self._in_time(chain(listing, unprocessed), within)
+        while batch := list(islice(shown, _BATCH)):
             self._remember(destfolderid, batch, listed)
-        listings.not_there(listed.missed)
+        listed.incomplete = listing.incomplete or unprocessed.incomplete
+        listed.may_be_cut = listing.may_be_cut
+        if not (listing.count or unprocessed.count or self._ledger.control_samples.read_back_last(destfolderid, 1)):
+            accepted = listings.accepted(destfolderid)
+            if accepted is not None:
+                raise BadAnswer(
+                    f"the listing of folder {destfolderid} is empty, and {printable(accepted)} was stored there",
+                    hint="may the key's user see the folder? If the asset was deleted there, `assetsync retry`",
+                )
+            listed.is_empty = True
+            listings.unproven(destfolderid)
+        if listed.incomplete is None:
+            listings.not_there(listed.missed)
         self._listed[destfolderid] = listed
-        if listings.asks(destfolderid) == asks:
-            # Otherwise another listing was requested during this one.
+        if listed.incomplete is not None:
+            self._report_incomplete(destfolderid, listed.incomplete)
+        elif listings.asks(destfolderid) == asks and not (listed.is_empty or listed.may_be_cut):
+            # Otherwise another listing was requested during this one, or this one is not believed yet.
             listings.made(destfolderid)
         return asks
 
@@ -315,12 +448,14 @@ class FolderListing:
                 raise ServiceUnreachable(f"the listing of the folder has not ended after {within:.0f} s")
             yield asset
 
-    def _remember(self, destfolderid: str, batch: list[Asset], listed: _Listed) -> None:
+    def _remember(self, destfolderid: str, batch: list[Asset], listed: _Listed) -> list[Asset]:
+        """Record assets that the folder shows; return those that nothing has shown before."""
         doubts, sightings = self._ledger.doubts, self._ledger.sightings
         for path in self._ledger.metadata_drift.met(destfolderid, batch):
             log.info("moved in the service", path=printable(path), destfolderid=destfolderid)
         owned = doubts.owned([asset.id for asset in batch])
         strangers = [asset for asset in batch if asset.id not in owned]
+        known = {*sightings.first_seen([asset.id for asset in strangers])} if listed.may_be_cut else set()
         sightings.record(strangers, doubts.newest_attempt(), self._clock.now())
         # An asset of an earlier version is no other file's, also if the service never processes it.
         earlier = sightings.history([asset.id for asset in strangers if not asset.processed])
@@ -328,3 +463,4 @@ class FolderListing:
             listed.missed.pop(asset.id, None)
             if not asset.processed and asset.id not in earlier and len(listed.unprocessed) < _MOST_KEPT:
                 listed.unprocessed[asset.filename.casefold()] = asset.id
+        return [asset for asset in strangers if asset.id not in known]

@@ -288,15 +288,16 @@ class Gathering:
             md5 = self._body.load()
             if md5 is None:
                 has_size = self._ledger.equal_content.has_size
-                may_be_equal = not row.send_again and has_size(row.id, row.destfolderid, row.size)
-                if may_be_equal and (other := self._undecided()) is not None:
+                may_be_equal = has_size(row.id, row.destfolderid, row.size)
+                may_be_others = may_be_equal and not row.send_again
+                if may_be_others and (other := self._undecided()) is not None:
                     return MayBeUploadOf(other)
                 if may_be_equal or self._ledger.queue.was_unreadable(row):
                     md5 = digest(file, row.stat, stop=self._context.heartbeat.tick, tap=self._context.progress.hashed)
                     # If it was renamed meanwhile, its new path may be queued, and nothing shows yet that both are one.
                     self._facts.disk = self._tree.lstat(row.path) or Absent.FILE
                 # Ask again, because hashing may take long.
-                if may_be_equal and (other := self._undecided()) is not None:
+                if may_be_others and (other := self._undecided()) is not None:
                     return MayBeUploadOf(other)
         except FileChanged:
             return Changed(file.restat())

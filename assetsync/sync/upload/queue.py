@@ -247,12 +247,12 @@ class Selection:
         upload_queue: UploadQueue,
         circuit_breaker: CircuitBreaker,
         doubt_limit: DoubtLimit,
-        being_listed: Callable[[], Collection[str]],
+        closed: Callable[[Collection[str]], Collection[str]],
         *,
         has_waiting: Callable[[], bool],
         may_send: Callable[[], bool],
     ) -> None:
-        """Start with the oldest file; `being_listed` returns the folders that receive no files now.
+        """Start with the oldest file; `closed` returns the folders that receive no files now, given those with some.
 
         `has_waiting` returns whether files wait that are due within a moment.
         """
@@ -260,7 +260,7 @@ class Selection:
         self._queue = upload_queue
         self._circuit_breaker = circuit_breaker
         self._doubt_limit = doubt_limit
-        self._being_listed = being_listed
+        self._closed = closed
         # Not locked: no harm is done if two threads take the newest file in a row.
         self._newest_is_next = False
         # The folders whose uploads got no valid answer since one was accepted: others go first.
@@ -296,7 +296,8 @@ class Selection:
         try:
             if not self._doubt_limit.takes_one() or not self.may_send():
                 return Step.PAUSED
-            busy, apart_from = self._queue.busy_folders(), self._being_listed()
+            busy = self._queue.busy_folders()
+            apart_from = self._closed(busy)
             choices = [(*apart_from, *self._lost_in), apart_from] if self._lost_in else [apart_from]
             for left_out in choices:
                 oldest, newest = self._doubt_limit.oldest_and_newest(left_out, busy)
@@ -360,5 +361,5 @@ class Selection:
         if self._queue.has_leased:
             # The usual case while files are sent: neither the doubts nor the due files are read.
             return False
-        choices = self._doubt_limit.oldest_and_newest(self._being_listed(), anew=True)
+        choices = self._doubt_limit.oldest_and_newest(self._closed(()), anew=True)
         return not self._has_waiting() and self._queue.idle(*choices)

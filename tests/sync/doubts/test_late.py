@@ -99,6 +99,8 @@ def test_a_newer_upload_that_comes_later_shortens_it(lagging):
 
 
 def test_an_upload_accepted_meanwhile_is_not_newer(lagging):
+    lagging.service.put(b"there", "there")
+    lagging.clock.advance(2 * LAG)
     lagging.write("b.jpg", b"b.jpg")
     lagging.write("a.jpg", BODY)
 
@@ -114,6 +116,7 @@ def test_an_upload_accepted_meanwhile_is_not_newer(lagging):
 
 
 def test_a_sample_deleted_in_the_service_costs_time_only(lagging):
+    lagging.ledger.folder_listings.made("F1")
     lose(lagging, "lost_before")
     send_another(lagging)
     lagging.service.assets.clear()

@@ -620,6 +620,8 @@ def two_in_doubt(world, first: object, of_second: bytes, second: object) -> str:
     lose(world, first, content=b"bytes", path="月.txt")
     (left,) = world.service.assets.values()
     left.name = "?.txt"
+    # No listing shows what the first has left before the second is sent.
+    world.ledger.folder_listings.made("F1")
     world.restart()
     lose(world, second, content=of_second, path="日.txt")
     return left.id

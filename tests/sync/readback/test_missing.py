@@ -477,7 +477,8 @@ def test_asset_without_folder_is_not_moved(mirrored):
     world = mirrored()
     shown = world.service._shown
     world.service._shown = lambda asset: replace(shown(asset), folder_id="")
-    assert audit(world) == {}
+    with pytest.raises(BadAnswer, match="shows only assets of no named folder"):
+        audit(world)
     assert (world.row("1").state, world.row("1").asset_folder) == (VERIFIED, FOLDER)
 
 

@@ -49,7 +49,8 @@ def test_crash_resends_once_per_request(deaf):
     deaf.send()
     assert deaf.posted() == ["a", "a"]
     assert deaf.ledger.answer_to(number) == (
-        "refused: the process ended while it did this, and it may be done: `assetsync explain` shows it, then ask again"
+        "refused: the process ended before it did this, or the ledger is an older copy: it may be done:"
+        " `assetsync explain` shows it, then ask again"
     )
 
 

@@ -123,6 +123,7 @@ def test_intents_and_results_share_commits(world):
 
 def test_one_worker_commits_once_a_file(make_world):
     world = make_world(upload={"workers": "1"})
+    world.service.put(b"there", "there")
     world.write("first", b"first")
     world.scan()
     run(world)
@@ -788,6 +789,7 @@ def test_files_of_a_listed_folder_follow_at_once(make_world, monkeypatch):
     """The first file of a folder waits for the listing, the others of the folder for the first."""
     monkeypatch.setattr("assetsync.sync.upload.uploader._LOOK_AGAIN", PATIENCE)
     world = make_world(upload={"workers": str(WORKERS)})
+    world.service.put(b"there", "there")
     come = hold_answers(world)
     world.service.during_search = lambda _request: time.sleep(0.05)
     write(world, 8)

@@ -489,6 +489,7 @@ def test_retry_after_of_upload_holds_its_folder(make_world, clock):
 def test_upload_under_way_ends_no_wait(make_world, clock):
     """An upload that was accepted after the wait began was sent before it."""
     world = make_world()
+    world.service.put(b"there", "there")
     for name in ("a", "b", "c"):
         world.write(name, name.encode())
     world.scan()
@@ -531,6 +532,7 @@ def test_refused_file_is_blocked_alone(world, word, reason):
 
 
 def test_outage_sends_one_probe_at_a_time(world):
+    world.service.put(b"there", "there")
     world.write("a", b"a")
     world.scan_and_send()
     for number in range(20):

@@ -186,6 +186,7 @@ def test_rewritten_file_delays_no_equal_size(make_world):
 
 
 def test_manual_doubt_is_not_waited_for(world, clock):
+    world.service.put(b"there", "there")
     world.service.processing = 26 * 3600
     die_sending(world, LARGE, arrived=True)
     save_elsewhere(world)
