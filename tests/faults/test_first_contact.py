@@ -198,6 +198,25 @@ def test_idle_ledger_copy_restored_is_harmless(place, tmp_path, copy, restarts):
     expect_one_of_each(place)
 
 
+@pytest.mark.parametrize("copy", BACKUPS.values(), ids=BACKUPS)
+def test_restored_copy_sends_again_once(place, tmp_path, copy):
+    """Copy the ledger with a person's request that is carried out afterwards: two assets, as asked, and no third."""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    place.write("a.jpg", b"a picture")
+    assert place.reconcile().in_sync
+    place.command("retry", "a.jpg", "--send-again")
+    copy(place, kept)
+    assert place.reconcile().uploaded == 1
+    assert place.copies() == {"a.jpg": 2}
+    put_back(place, kept)
+    assert place.reconcile(wait=0).uploaded == 0
+    assert (place.copies(), place.states()) == ({"a.jpg": 2}, {"a.jpg": State.BLOCKED})
+    place.command("retry", "a.jpg", "--send-again")
+    assert place.reconcile().uploaded == 1
+    assert (place.copies(), place.states()) == ({"a.jpg": 3}, {"a.jpg": State.VERIFIED})
+
+
 @pytest.fixture(params=["kept", "emptied", "none"])
 def outside(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Give what a rollback does to the folder outside the disk: nothing, a boot that empties it, or there is none."""
