@@ -8,6 +8,8 @@ import random
 from dataclasses import replace
 
 from .sim_schedule import Action, Schedule, schedule_of
+from .sim_tree import CONTENTS, FOLDERS, PATHS
+from .sim_values import Lies
 
 _SHARE = 0.05
 
@@ -30,8 +32,44 @@ def _between(kind: str, seed: int, first: str, names: tuple[str, ...]) -> Schedu
     # Without digests, and where copies are refused, what an unknown upload left is a person's matter.
     variant = replace(variant, gives_md5=True, refuses_copies=False, persons=False)
     actions: list[Action] = [Action(first)]
+    blinding = random.Random(f"blinding of {seed}")
     for action in general:
         actions.append(action)
         if rng.random() < _SHARE:
             actions.append(Action(rng.choice(names)))
+            if variant.lies.blinds and actions[-1].name != first:
+                actions += _blinded(blinding, actions[-1].name)
+    if variant.lies != Lies():
+        actions += _forgotten(blinding, variant.lies, first, names)
     return Schedule(variant, tuple(actions))
+
+
+def _forgotten(rng: random.Random, lies: Lies, keeps: str, names: tuple[str, ...]) -> list[Action]:
+    """Let the ledger forget uploads of many files, so that what a listing leaves out shows."""
+    restores = rng.choice([name for name in names if name != keeps])
+    paths = [path for path in PATHS if FOLDERS[path[0]] == "F1"]
+    contents = rng.sample([number for number, content in enumerate(CONTENTS) if content], len(paths))
+    return [
+        Action("retry"),
+        Action("live", (25,)),
+        Action(keeps),
+        *(Action("file", ("write", path, content)) for path, content in zip(paths, contents, strict=True)),
+        Action("scan", (1_000_000,)),
+        Action("live", (25,)),
+        Action("wait", (60.0,)),
+        Action(restores),
+        *(_blinded(rng, restores) if lies.blinds else ()),
+        Action("scan", (1_000_000,)),
+        Action("live", (25,)),
+    ]
+
+
+def _blinded(rng: random.Random, restored: str) -> list[Action]:
+    """Let a folder that a new ledger does not know show nothing while files are sent, else another folder's rows."""
+    folder, shows = rng.choice(sorted(set(FOLDERS.values()))), "nothing" if restored == "lose_ledger" else "others"
+    return [
+        Action("blind", (folder, shows)),
+        Action("scan", (1_000_000,)),
+        Action("live", (rng.choice((1, 12, 25)),)),
+        Action("blind", (folder, "")),
+    ]

@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import structlog
@@ -40,6 +41,7 @@ from .sim_answers import client_over
 from .sim_by_hand import Hand
 from .sim_checks import Checks, Violation
 from .sim_clock import SimClock
+from .sim_lies import LONG, strangers_of
 from .sim_restless import Recording
 from .sim_schedule import Variant
 from .sim_service import SimService
@@ -101,6 +103,23 @@ def simulated_bodies():
         body.SMALL, body.CHUNK, body.ahead = kept
 
 
+LONG_IN: tuple[ModuleType, ...] = ()
+"""The modules of the program that hold as `LONG` from how many rows on a listing without a total may be capped."""
+
+
+@contextmanager
+def simulated_listings():
+    """Let a listing of a few rows be what one of hundreds is: long enough to be capped."""
+    kept = [(module, module.LONG) for module in LONG_IN]
+    for module in LONG_IN:
+        module.LONG = LONG
+    try:
+        yield
+    finally:
+        for module, long in kept:
+            module.LONG = long
+
+
 class Simulation:
     """One run of one schedule; `trace` tells what happened."""
 
@@ -124,6 +143,8 @@ class Simulation:
         self.deaths = 0
         self.service.made = self.checks.made
         self.service.used_ids = self._used_ids
+        for folder, name, content in strangers_of(variant.lies):
+            self.service.person(folder, name, content)
         self.config = self._config()
         self.crash_in = -1
         self.crash_reboots = False
