@@ -18,14 +18,14 @@ LONG = 4
 _SHARE = 0.2
 _NAMESAKES = ("x.txt", "y.txt") * 3
 _ARCHIVE = "0 archive"
-_HONEST = Lies()
+HONEST = Lies()
 
 
 def lies_of(seed: int) -> Lies:
     """Draw what the service of a seed lies about: nothing for most seeds, and one thing at a time."""
     rng = random.Random(f"bluffs of {seed}")
     if rng.random() >= _SHARE:
-        return _HONEST
+        return HONEST
     match rng.choice(("folder_id", "pages", "pages", "cap", "blinds")):
         case "folder_id":
             folder_id = rng.choice(("case", "case", "empty", "missing"))

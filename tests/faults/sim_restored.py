@@ -7,6 +7,7 @@ still come to light: the copy's ledger knows nothing of it, and no look-up can t
 import random
 from dataclasses import replace
 
+from .sim_lies import HONEST
 from .sim_schedule import Action, Schedule, schedule_of
 from .sim_tree import CONTENTS, FOLDERS, PATHS
 from .sim_values import Lies
@@ -39,7 +40,7 @@ def _between(kind: str, seed: int, first: str, names: tuple[str, ...]) -> Schedu
             actions.append(Action(rng.choice(names)))
             if variant.lies.blinds and actions[-1].name != first:
                 actions += _blinded(blinding, actions[-1].name)
-    if variant.lies != Lies():
+    if variant.lies != HONEST:
         actions += _forgotten(blinding, variant.lies, first, names)
     return Schedule(variant, tuple(actions))
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from .sim_lies import lies_of
+from .sim_lies import HONEST, lies_of
 from .sim_tree import PATHS, PLAIN
 from .sim_values import LATEST, Habits, Lies
 
@@ -63,7 +63,7 @@ class Variant:
     unprocessed_after: int = 0
     """Seconds after which an asset counts as never processed; 0 is the default of the configuration."""
     # Not among what random numbers are drawn from: those of earlier seeds stay.
-    lies: Lies = field(default=Lies(), repr=False)
+    lies: Lies = field(default=HONEST, repr=False)
 
     def habits(self) -> Habits:
         return Habits(
@@ -170,7 +170,7 @@ def faults_of(schedule: Schedule) -> set[str]:
     """Name the kinds of faults that a schedule holds, as the guide counts them."""
     found = {"slow"} if schedule.variant.look_takes else set()
     found |= {"limit"} if schedule.variant.limit else set()
-    found |= {"lies"} if schedule.variant.lies != Lies() else set()
+    found |= {"lies"} if schedule.variant.lies != HONEST else set()
     for action in schedule.actions:
         found.add(action.name)
         if action.name in ("plan", "file"):
