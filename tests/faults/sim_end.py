@@ -212,7 +212,8 @@ def judge(simulation: "Simulation") -> None:
         if row.state is State.QUEUED and simulation.waits_for_sidecar(row):
             continue
         if row.state is State.BLOCKED:
-            if not _justified(simulation, path, row):
+            asked = _may_be_done(simulation, row.destfolderid, held[path])
+            if not asked and not _justified(simulation, path, row):
                 raise Violation(f"I1: {path} is blocked for no reason: {row.reason}, {row.detail}")
             continue
         asset = assets.get(row.assetid or "")
@@ -304,6 +305,11 @@ def _is_strange_elsewhere(simulation: "Simulation", path: str, row) -> bool:
     )
 
 
+def _may_be_done(simulation: "Simulation", folder: str, content: bytes) -> bool:
+    """Whether the ledger forgot what became of a person's wish for another copy: then the person is asked anew."""
+    return simulation.forgot and simulation.checks.is_wanted_again(folder, content)
+
+
 def _all_explained(simulation: "Simulation") -> None:
     """P2: whatever we made in the service is a file's, was a file's, or is listed with a word for it."""
     ledger = simulation.site.context.ledger
@@ -311,5 +317,6 @@ def _all_explained(simulation: "Simulation") -> None:
     known |= {row[0] for row in ledger.store.rows("SELECT assetid FROM sightings WHERE why <> ''")}
     for asset in simulation.service.shown():
         copied = (asset.folder, asset.content) in simulation.checks.blind_copies
+        copied = copied or _may_be_done(simulation, asset.folder, asset.content)
         if asset.post is not None and asset.id not in known and not asset.curated and not copied:
             raise Violation(f"I1: nothing explains {asset.id}, {len(asset.content)} bytes of {asset.name}")

@@ -13,6 +13,8 @@ from .sim_tree import CONTENTS, FOLDERS, PATHS
 from .sim_values import Lies
 
 _SHARE = 0.05
+_ASKED_AGAIN = 0.15
+_PUTS_BACK = {"back_up": "put_back", "take_snapshot": "roll_back"}
 
 
 def restored_schedule(seed: int) -> Schedule:
@@ -22,9 +24,7 @@ def restored_schedule(seed: int) -> Schedule:
 
 def rolled_back_schedule(seed: int) -> Schedule:
     """Give the general schedule of a seed, with the ledger's whole disk kept and rolled back between its actions."""
-    schedule = _between("rolled back", seed, "take_snapshot", ("take_snapshot", "roll_back", "roll_back"))
-    # A person's order to send again is rolled back too, and then carried out once more: it is an order.
-    return schedule._replace(actions=tuple(action for action in schedule.actions if action.name != "send_again"))
+    return _between("rolled back", seed, "take_snapshot", ("take_snapshot", "roll_back", "roll_back"))
 
 
 def _between(kind: str, seed: int, first: str, names: tuple[str, ...]) -> Schedule:
@@ -40,6 +40,8 @@ def _between(kind: str, seed: int, first: str, names: tuple[str, ...]) -> Schedu
             actions.append(Action(rng.choice(names)))
             if variant.lies.blinds and actions[-1].name != first:
                 actions += _blinded(blinding, actions[-1].name)
+    if random.Random(f"asked again in {seed}").random() < _ASKED_AGAIN:
+        actions += _asked_again(blinding, first)
     if variant.lies != HONEST:
         actions += _forgotten(blinding, variant.lies, first, names)
     return Schedule(variant, tuple(actions))
@@ -60,6 +62,26 @@ def _forgotten(rng: random.Random, lies: Lies, keeps: str, names: tuple[str, ...
         Action("wait", (60.0,)),
         Action(restores),
         *(_blinded(rng, restores) if lies.blinds else ()),
+        Action("scan", (1_000_000,)),
+        Action("live", (25,)),
+    ]
+
+
+def _asked_again(rng: random.Random, keeps: str) -> list[Action]:
+    """Let a person have a file sent again, and keep the ledger at any point of that: what it then holds is done."""
+    path = rng.choice([path for path in PATHS if path.isascii()])
+    return [
+        Action("retry"),
+        Action("file", ("write", path, rng.choice((0, 1, 2, 4, 5, 6)))),
+        Action("scan", (1_000_000,)),
+        Action("live", (25,)),
+        *([Action(keeps)] if rng.random() < 0.2 else []),
+        Action("send_again", (path,)),
+        *([Action("send", (rng.choice((1, 2, 3, 4, 5, 1_000)),))] if rng.random() < 0.7 else []),
+        Action(keeps),
+        Action("go", (0, 1_000)),
+        Action("live", (rng.choice((3, 25)),)),
+        Action(_PUTS_BACK[keeps]),
         Action("scan", (1_000_000,)),
         Action("live", (25,)),
     ]

@@ -141,6 +141,8 @@ class Simulation:
         self.recording = Recording(self)
         self.service.given_up = self.recording.given_up
         self.deaths = 0
+        self.forgot = False
+        """Whether the ledger was lost, put back or rolled back."""
         self.service.made = self.checks.made
         self.service.used_ids = self._used_ids
         for folder, name, content in strangers_of(variant.lies):
@@ -267,6 +269,7 @@ class Simulation:
     def put_back(self, *, lost: bool) -> None:
         """Put the copy in the ledger's place, or nothing, once all that is on its way has come to its end."""
         self.note(f"the ledger is {'lost' if lost else 'put back from its copy'}")
+        self.forgot = True
         self.crash_in, self.full_commits = -1, 0
         self.baton.kill()
         self.site.context.ledger.close()
@@ -293,6 +296,7 @@ class Simulation:
     def roll_back(self) -> None:
         """Put the whole disk back, the number beside the ledger included, once all on its way has come to its end."""
         self.note("the ledger's disk is rolled back")
+        self.forgot = True
         self.crash_in, self.full_commits = -1, 0
         self.baton.kill()
         self.site.context.ledger.close()
