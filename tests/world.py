@@ -161,6 +161,16 @@ class FakeService:
         self.keeps_own: Callable[[Stored], tuple[str, str] | None] = lambda _asset: None
         # What kind of asset a file of this name, or of this ending, is taken for; others are guessed.
         self.kinds: dict[str, str] = {}
+        # Whether `available` selects what is processed or not, as in some releases.
+        self.honours_available = False
+        # What an answer of the database holds: at most so many rows of a page (0: all rows, whatever is asked for), or
+        # of every listing; whether each row states the true total, in place of 0; whether equal sort keys come in
+        # another order each time; the folders that the key's user may not see.
+        self.page = 0
+        self.cap = 0
+        self.states_total = False
+        self.is_unordered = False
+        self.unseen: set[str] = set()
         self.processing: float = 0.0
         # As of when its database shows what is stored; a replica may lag.
         self.shows_as_of: Callable[[float], float] = lambda _now: float("inf")
@@ -265,6 +275,8 @@ class FakeService:
         with self._lock:
             shown = [self._shown(asset) for asset in self.assets.values() if self._matches(asset, request)]
             shown += [self._linked(asset) for asset in self.linked.values() if self._matches(asset, request)]
+            if request.dbdirect:
+                shown = self._listed(shown, request)
         yield iter(shown)
 
     def index(self, assetids: Sequence[str]) -> str:
@@ -295,12 +307,30 @@ class FakeService:
             return False
         if request.dbdirect and asset.stored_at > self.shows_as_of(self._clock.now()):
             return False
+        if self.honours_available and (asset.processed_at > self._clock.now()) is not (request.available == "0"):
+            return False
         if request.dbdirect:
             like = "".join({"%": ".*", "_": "."}.get(c, re.escape(c)) for c in request.searchfor)
             return re.fullmatch(like, asset.name, re.IGNORECASE | re.DOTALL) is not None
         if asset.indexed_at is None or asset.indexed_at > self._clock.now():
             return False
         return request.searchfor == "*" or asset.id in re.findall(r"id:([A-Za-z0-9-]+)", request.searchfor)
+
+    def _listed(self, shown: list[Asset], request: SearchRequest) -> list[Asset]:
+        """Return the rows of an answer of the database, of all that it found."""
+        if self.is_unordered:
+            random.Random(len(self.searches)).shuffle(shown)
+        if self.page or self.cap:
+            by_size = (request.sortby or "").startswith("size")
+            shown.sort(key=lambda asset: asset.size if by_size else asset.filename.casefold())
+            shown = shown[::-1] if request.sortby == "sizedesc" else shown
+        shown = [asset for asset in shown if asset.folder_id not in self.unseen]
+        total = len(shown) if self.states_total else 0
+        shown = shown[: self.cap] if self.cap else shown
+        if self.page:
+            start = (request.startrow or 1) - 1
+            shown = shown[start : start + min(self.page, request.maxrows or self.page)]
+        return [replace(asset, columns={**asset.columns, "totalassetscount": total}) for asset in shown]
 
     def _shown(self, asset: Stored) -> Asset:
         name = asset.name.encode("latin-1", "replace").decode("latin-1") if self.shows_latin1 else asset.name

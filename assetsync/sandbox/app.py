@@ -190,7 +190,7 @@ class Service:
             return self._json(answers.message_set(LOGIN_NOT_VALID, documented=documented))
         if FaultKind.SEARCH_DOWN in active and given.get("dbdirect", "").lower() != "true":
             return self._json(answers.SEARCH_SERVER_DOWN)
-        columns, rows = search(self._store, given, origin=origin, settings=self._settings)
+        columns, rows = search(self._store, given, origin=origin, settings=self._settings, active=active)
         pieces = answers.record_set(columns, rows, given, documented=documented)
         if self._settings.folds_blanks:
             pieces = (_BLANKS.sub(" ", piece) for piece in pieces)

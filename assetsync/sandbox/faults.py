@@ -26,7 +26,7 @@ class Operation(StrEnum):
 
 
 class FaultKind(StrEnum):
-    """All faults; `seconds`, `status` and `stored` in the comments are fields of the rule."""
+    """All faults; `seconds`, `status`, `stored` and `rows` in the comments are fields of the rule."""
 
     LATENCY = "latency"  # every answer comes `seconds` later
     HANG = "hang"  # the request is read, then nothing happens for `seconds`; an upload is stored after that
@@ -42,6 +42,18 @@ class FaultKind(StrEnum):
     NAMES_LOST = "names_lost"  # the upload is stored under its own id instead of the name sent
     INVISIBLE = "invisible"  # the upload is stored, but no search shows it for `seconds`
     NEVER_PROCESSED = "never_processed"  # the upload is stored and accepted, but nothing ever processes it
+    FOLDER_CASE = "folder_case"  # folder ids are accepted in any case, and shown in the other one
+    FOLDER_EMPTY = "folder_empty"  # the rows of a search have an empty folder id
+    FOLDER_MISSING = "folder_missing"  # the rows of a search have no column `folder_id`
+    PAGED = "paged"  # a search in the database honours startrow and maxrows, and returns at most `rows` rows
+    UNORDERED = "unordered"  # assets with equal sort keys come in another order in each answer of the database
+    SHIFTED = "shifted"  # with `paged`, pages after the second skip `rows` rows, as if earlier ones were deleted
+    CAPPED = "capped"  # a search in the database returns its first `rows` rows; each states the true total
+    CAPPED_UNSTATED = "capped_unstated"  # as `capped`, but the total is 0
+    SORT_IGNORED = "sort_ignored"  # `sortby` changes nothing
+    NO_RIGHT = "no_right"  # a search in a folder returns no rows, as if the key's user had no right on it
+    OTHER_FOLDER = "other_folder"  # a search in a folder returns the assets of all other folders
+    UNKNOWN_FOLDER_LISTED = "unknown_folder_listed"  # a search in a folder that does not exist returns all assets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
@@ -59,6 +71,7 @@ class FaultRule:
     probability: Annotated[float, Field(ge=0, le=1)] = 1.0
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
     status: Annotated[int, Field(ge=200, lt=600)] = 503
+    rows: Annotated[int, Field(ge=1)] = 25
     stored: bool = False
 
 

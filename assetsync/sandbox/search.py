@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
 from typing import Final
 
+from assetsync.sandbox.faults import Active, FaultKind
 from assetsync.sandbox.query import NOTHING, Condition, QuerySyntaxError, all_of, condition, like, one_of, only_ids
 from assetsync.sandbox.settings import SandboxSettings
 from assetsync.sandbox.store import Store
@@ -63,11 +64,11 @@ class Question:
 
 
 def search(
-    store: Store, given: Mapping[str, str], *, origin: str, settings: SandboxSettings
+    store: Store, given: Mapping[str, str], *, origin: str, settings: SandboxSettings, active: Active
 ) -> tuple[tuple[str, ...], Iterator[list[Value]]]:
     """Run one search; return the columns of the answer and its rows, which are read from the store one by one.
 
-    `given` maps lower-case parameter names to values, `origin` is scheme, host and port.
+    `given` maps lower-case parameter names to values, `origin` is scheme, host and port, `active` are the faults.
     """
     documented = settings.documented
     dbdirect = given.get("dbdirect", "").lower() in ("true", "1", "yes")
@@ -77,13 +78,14 @@ def search(
     limits = _by_database(given, documented=documented) if dbdirect else _by_index(given, now)
     where = all_of([Condition("visible_at <= ?", (now,)), one_of("kind", kinds), *limits])
     if folders := tuple(part.strip() for part in given.get("folderid", "").split(",") if part.strip()):
-        where = all_of([where, one_of("folder_id", folders)])
+        where = all_of([where, _in_folders(store, folders, active)])
     if documented:
         processed = "processed_at > ?" if given.get("available") == "0" else "processed_at <= ?"
         where = all_of([where, Condition(processed, (now,))])
-    order = f"ORDER BY {_ORDER.get(given.get('sortby', 'name').lower(), _ORDER['name'])}"
+    order = f"ORDER BY {_order(given, active if dbdirect else {})}"
     # With dbdirect and show=all the totals are 0, however many rows there are (observed).
-    counted = documented or not dbdirect or len(kinds) < len(_KINDS)
+    counted = documented or not dbdirect or len(kinds) < len(_KINDS) or FaultKind.CAPPED in active
+    counted = counted and not (dbdirect and FaultKind.CAPPED_UNSTATED in active)
     counts = store.counts(where) if counted else {}
     if not documented and only_ids(given["searchfor"]):
         # A bare identifier is counted twice although it returns one row (`search-by-id`).
@@ -95,7 +97,7 @@ def search(
     question = Question(repeated | {"responsecode": 0}, {} if dbdirect else counts, origin, now, settings)
     if dbdirect:
         # dbdirect ignores startrow and maxrows (observed).
-        assets = store.select(where, order)
+        assets = _faulty(store.select(where, order), given, active)
     elif documented:
         assets = _page(store.select(where, order), given, settings)
     else:
@@ -103,10 +105,52 @@ def search(
         of_kinds = (store.select(all_of([where, one_of("kind", (kind,))]), order) for kind in kinds)
         assets = chain.from_iterable(_page(of_kind, given, settings) for of_kind in of_kinds)
     renditions = settings.renditions and given.get("showrenditions", "true").lower() not in ("false", "0", "no")
-    columns = DOCUMENTED_COLUMNS if documented else OBSERVED_COLUMNS
-    return columns, (
-        [values.get(column) for column in columns] for values in _rows(assets, question, renditions=renditions)
-    )
+    left_out = "folder_id" if FaultKind.FOLDER_MISSING in active else ""
+    columns = tuple(c for c in (DOCUMENTED_COLUMNS if documented else OBSERVED_COLUMNS) if c != left_out)
+    shown = (_with_faults(values, active) for values in _rows(assets, question, renditions=renditions))
+    return columns, ([values.get(column) for column in columns] for values in shown)
+
+
+def _in_folders(store: Store, folders: tuple[str, ...], active: Active) -> Condition:
+    """Return the condition that `folderid` sets, or the false one of a fault."""
+    if FaultKind.NO_RIGHT in active:
+        return NOTHING
+    if FaultKind.FOLDER_CASE in active:
+        folders = tuple(known for known in store.folders() if known.lower() in {each.lower() for each in folders})
+    if FaultKind.UNKNOWN_FOLDER_LISTED in active and store.folders().keys().isdisjoint(folders):
+        return Condition("1", ())
+    return one_of("NOT folder_id" if FaultKind.OTHER_FOLDER in active else "folder_id", folders)
+
+
+def _order(given: Mapping[str, str], active: Active) -> str:
+    """Return the columns to sort by."""
+    sortby = "name" if FaultKind.SORT_IGNORED in active else given.get("sortby", "name").lower()
+    order = _ORDER.get(sortby, _ORDER["name"])
+    # Without an order of arrival only the sort key is left, and a database returns equal ones as it likes.
+    return f"{order.partition(', ')[0]}, RANDOM()" if FaultKind.UNORDERED in active else order
+
+
+def _faulty(assets: Iterator[sqlite3.Row], given: Mapping[str, str], active: Active) -> Iterator[sqlite3.Row]:
+    """Yield the rows of a search in the database that its faults leave."""
+    for kind in (FaultKind.CAPPED, FaultKind.CAPPED_UNSTATED):
+        if kind in active:
+            assets = islice(assets, active[kind].rows)
+    if FaultKind.PAGED not in active:
+        return assets
+    most = active[FaultKind.PAGED].rows
+    before = max(_number(given.get("startrow", ""), 1), 1) - 1
+    if before > 1 and FaultKind.SHIFTED in active:
+        before += active[FaultKind.SHIFTED].rows
+    return islice(assets, before, before + min(_number(given.get("maxrows", ""), most) or most, most))
+
+
+def _with_faults(values: dict[str, Value], active: Active) -> dict[str, Value]:
+    """Return the values of a row as its faults show them."""
+    if FaultKind.FOLDER_EMPTY in active:
+        return values | {"folder_id": ""}
+    if FaultKind.FOLDER_CASE in active:
+        return values | {"folder_id": str(values["folder_id"]).swapcase()}
+    return values
 
 
 def _rows(assets: Iterator[sqlite3.Row], question: Question, *, renditions: bool) -> Iterator[dict[str, Value]]:

@@ -173,6 +173,10 @@ class Uploads:
             return Result("Missing 'filedata' parameter")
         if form.late:
             return Result("Upload failed The form fields must precede the field 'filedata'")
+        if FaultKind.FOLDER_CASE in active:
+            spelled = {folder.lower(): folder for folder in self._store.folders()}
+            named = given.get("destfolderid", "")
+            given = {**given, "destfolderid": spelled.get(named.lower(), named)}
         # The service keeps only the last component (observed).
         name = re.split(r"[/\\]", form.sent_name)[-1]
         return self._file_refusal(given, name, form) or self._stored(given, name, form, active)

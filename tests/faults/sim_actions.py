@@ -129,6 +129,19 @@ class Actions:
     def _break_searches(self, count: int) -> None:
         self._sim.service.broken_searches = count
 
+    def _blind(self, folder: str, to: str) -> None:
+        """Let a folder show `nothing`, or the rows of `others`, or ("") what is there.
+
+        Nothing else goes wrong meanwhile: whether an upload whose answer is lost is in such a folder, nobody can tell.
+        """
+        service = self._sim.service
+        service.plans.clear()
+        service.blind.pop(folder, None)
+        if to:
+            service.blind[folder] = to
+        if to and not any(asset.folder != folder for asset in service.shown() if to == "others"):
+            self._sim.checks.blinded(folder)
+
     def _resume(self) -> None:
         self._sim.guarded(lambda: self._sim.person("resume", {}), "resume")
 

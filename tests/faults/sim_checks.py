@@ -43,6 +43,8 @@ class Checks:
         self._graces: dict[int, tuple[float, float]] = {}
         # By attempt: the numbers of its look-ups within the last minute, with the true times at which they were seen.
         self._looks: dict[int, list[tuple[float, int]]] = {}
+        self._blind: Counter[str] = Counter()
+        self.blind_copies: set[tuple[str, bytes]] = set()
 
     def posted(self, post: Post) -> None:
         """I2: a body leaves only for a version that is neither in doubt nor stored, after its intent is committed."""
@@ -64,7 +66,11 @@ class Checks:
         key = (asset.folder, asset.content)
         self._stored[key] += 1
         most = self._simulation.files.most[key] + self._allowed[key] + self._untold(asset) + self._handed_on(asset)
-        if self._stored[key] > most:
+        if self._stored[key] > most and self._blind[asset.folder]:
+            self._blind[asset.folder] -= 1
+            self._allowed[key] += 1
+            self.blind_copies.add(key)
+        elif self._stored[key] > most:
             raise Violation(
                 f"I2: {asset.name} in {asset.folder} ({len(asset.content)} bytes) is stored {self._stored[key]} times"
                 f" by us, and {most} is the most there may be"
@@ -99,6 +105,10 @@ class Checks:
         return sum(
             int(self._rows(taken, one.id, asset.folder)[0][0]) + int(self._rows(asked, one.post)[0][0]) for one in moved
         )
+
+    def blinded(self, folder: str) -> None:
+        """Note that a folder shows nothing: the first file that is sent there, and no other, may be there already."""
+        self._blind[folder] += 1
 
     def allow(self, row: FileRow) -> None:
         """Note that a person wants another copy of a version."""

@@ -27,6 +27,9 @@ def curated_schedule(seed: int) -> Schedule:
     variant, general = schedule_of(seed)
     # By its name alone an asset that was renamed could not be told.
     variant = replace(variant, curated=True, resends=rng.random() < 0.5, gives_md5=True, refuses_copies=False)
+    if variant.lies.folder_id:
+        # Without folder ids nobody could tell where an asset was moved to.
+        variant = replace(variant, lies=replace(variant.lies, folder_id="case"))
     actions: list[Action] = []
     for action in general:
         # To an audit on a clock that was set back all is younger than itself, until it has caught up.

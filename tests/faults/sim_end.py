@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from assetsync.core.doubt_grace import STORED_BY_NOW, UPLOAD_TIMES
 from assetsync.core.settled import KEEPS_CHANGING
 from assetsync.model import State
+from assetsync.service.search import like_pattern
 
 from .sim_answers import md5
 from .sim_checks import Violation
@@ -30,6 +31,8 @@ _LONG_GRACE = 25 * GRACE
 _SCAN_EVERY = 6
 _OFTEN = 10 * _SCAN_EVERY
 _RETRIES = (150, 250)
+_LISTS_LIE = 100
+"""Rounds in which a listing is capped still: files whose folder is known to keep names are sent all the same."""
 _ON_THE_WAY = (State.QUEUED, State.SENDING, State.IN_DOUBT)
 _UNRESTED = (State.QUEUED, State.SENDING, State.IN_DOUBT, State.STORED)
 
@@ -45,6 +48,7 @@ def quiet(simulation: "Simulation") -> None:
     service.key_refused = False
     service.broken_searches = 0
     service.habits.limit = 0
+    service.blind.clear()
     simulation.full_commits, simulation.crash_in = 0, -1
     simulation.recording.goes_on = False
 
@@ -62,6 +66,9 @@ def quiet(simulation: "Simulation") -> None:
             break
         if simulation.site.brakes.pulled():
             simulation.person("resume", {})
+        if number == _LISTS_LIE:
+            expect_progress(simulation)
+            service.mend_lists()
         if number in _RETRIES:
             # One file may wait for another that a person is asked about.
             simulation.person("retry", {})
@@ -84,12 +91,26 @@ def quiet(simulation: "Simulation") -> None:
             simulation.note(f"---- at rest after {simulation.clock.true - began:.0f} s")
             service.mend_searches()
             service.mend_uploads()
+            service.mend_lists()
             return
         simulation.clock.advance(0.01 if is_sending else _pause(simulation))
         began += _pass_half_a_day(simulation)
     left = [(r.path.decode(), r.state, r.reason, r.detail) for r in _all(simulation) if r.state in _UNRESTED]
     after = f"{number + 1} rounds, {simulation.clock.true - began:.0f} s"
     raise Violation(f"I7: not at rest after {after}: {left}, {simulation.site.circuit_breaker.pause}")
+
+
+def expect_progress(simulation: "Simulation") -> None:
+    """I7: a capped list holds up no file of a folder that keeps names, if a search for its name finds little else."""
+    if not simulation.service.habits.lies.cap:
+        return
+    rows = simulation.site.context.ledger.store.rows("SELECT destfolderid FROM folders WHERE names = 'kept'")
+    kept = {row[0] for row in rows}
+    for row in _all(simulation):
+        is_searchable = row.destfolderid in kept and not like_pattern(row.path.decode()[2:]).startswith("%")
+        waits = row.state is State.QUEUED and row.wanted == "yes" and not simulation.waits_for_sidecar(row)
+        if waits and is_searchable:
+            raise Violation(f"I7: {row.path!r} waits for a list that is capped: {row.reason}, {row.detail}")
 
 
 def _pass_half_a_day(simulation: "Simulation") -> float:
@@ -191,7 +212,8 @@ def judge(simulation: "Simulation") -> None:
         if row.state is State.QUEUED and simulation.waits_for_sidecar(row):
             continue
         if row.state is State.BLOCKED:
-            if not _justified(simulation, path, row):
+            asked = _may_be_done(simulation, row.destfolderid, held[path])
+            if not asked and not _justified(simulation, path, row):
                 raise Violation(f"I1: {path} is blocked for no reason: {row.reason}, {row.detail}")
             continue
         asset = assets.get(row.assetid or "")
@@ -283,11 +305,18 @@ def _is_strange_elsewhere(simulation: "Simulation", path: str, row) -> bool:
     )
 
 
+def _may_be_done(simulation: "Simulation", folder: str, content: bytes) -> bool:
+    """Whether the ledger forgot what became of a person's wish for another copy: then the person is asked anew."""
+    return simulation.forgot and simulation.checks.is_wanted_again(folder, content)
+
+
 def _all_explained(simulation: "Simulation") -> None:
     """P2: whatever we made in the service is a file's, was a file's, or is listed with a word for it."""
     ledger = simulation.site.context.ledger
     known = {row.assetid for row in _all(simulation)}
     known |= {row[0] for row in ledger.store.rows("SELECT assetid FROM sightings WHERE why <> ''")}
     for asset in simulation.service.shown():
-        if asset.post is not None and asset.id not in known and not asset.curated:
+        copied = (asset.folder, asset.content) in simulation.checks.blind_copies
+        copied = copied or _may_be_done(simulation, asset.folder, asset.content)
+        if asset.post is not None and asset.id not in known and not asset.curated and not copied:
             raise Violation(f"I1: nothing explains {asset.id}, {len(asset.content)} bytes of {asset.name}")

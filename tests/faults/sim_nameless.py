@@ -7,6 +7,7 @@ Answers are lost, uploads are stored late or not at all, and where names come ba
 import random
 from dataclasses import replace
 
+from .sim_lies import lies_of
 from .sim_schedule import Action, Schedule, variant_of
 from .sim_values import LATEST
 
@@ -41,6 +42,7 @@ def nameless_schedule(seed: int) -> Schedule:
         renames=renames,
         refuses_copies=False,
         processing=rng.choice((0.0, 0.0, 0.5, 4.0, 40.0)),
+        lies=lies_of(seed),
     )
     paths, contents = _RENAMED if renames else _ALIKE, rng.choice(_OF_ONE_SIZE)
     actions = [Action("file", ("write", path, rng.choice(contents))) for path in paths]

@@ -10,7 +10,7 @@ from .sim_checks import Violation
 from .sim_end import judge, quiet
 from .sim_schedule import Action, Schedule, schedule_of
 from .sim_unsteady import unsteady_tree
-from .simulation import Simulation, heard, simulated_bodies
+from .simulation import Simulation, heard, simulated_bodies, simulated_listings
 
 _MEMORY = Path("/dev/shm")
 
@@ -25,6 +25,7 @@ def run(schedule: Schedule) -> list[str]:
     with (
         tempfile.TemporaryDirectory(prefix="assetsync-sim-", dir=in_memory()) as folder,
         simulated_bodies(),
+        simulated_listings(),
         unsteady_tree(schedule.variant.unsteady, repr(schedule.variant)) as unsteady,
     ):
         simulation = Simulation(Path(folder) / "site", schedule.variant)
@@ -82,5 +83,10 @@ def explained(seed: int, schedule: Schedule) -> str:
     word = str(first)[:2]
     least = shrink(schedule, lambda tried: str(failure(tried) or "")[:2] == word)
     last = failure(least)
-    lines = [f"seed {seed}: {last}", f"{least.variant}", *(f"    {action}" for action in least.actions)]
+    lines = [
+        f"seed {seed}: {last}",
+        f"{least.variant}",
+        f"{least.variant.lies}",
+        *(f"    {action}" for action in least.actions),
+    ]
     return "\n".join([*lines, "trace:", *getattr(last, "trace", [])])

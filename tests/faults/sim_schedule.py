@@ -2,11 +2,12 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from .sim_lies import HONEST, lies_of
 from .sim_tree import PATHS, PLAIN
-from .sim_values import LATEST, Habits
+from .sim_values import LATEST, Habits, Lies
 
 
 class Action(NamedTuple):
@@ -61,6 +62,8 @@ class Variant:
     """Letters in the names of files that keep their own metadata; without them no metadata is shown."""
     unprocessed_after: int = 0
     """Seconds after which an asset counts as never processed; 0 is the default of the configuration."""
+    # Not among what random numbers are drawn from: those of earlier seeds stay.
+    lies: Lies = field(default=HONEST, repr=False)
 
     def habits(self) -> Habits:
         return Habits(
@@ -81,6 +84,7 @@ class Variant:
             refusing_each=self.refusing_each,
             refusing=self.refusing,
             keeps_own=self.keeps_own,
+            lies=self.lies,
         )
 
 
@@ -123,7 +127,7 @@ def schedule_of(seed: int, *, length: int = 70, equal_names: bool = False) -> Sc
     # Drawn by itself: all else stays as it was for the seed.
     takes = random.Random(f"look-ups of {seed}").choice((0.0,) * 12 + (0.5, 2.0, 7.0))
     limit = random.Random(f"limit of {seed}").choice((0,) * 8 + (10, 120))
-    variant = replace(variant_of(rng), look_takes=takes, limit=limit)
+    variant = replace(variant_of(rng), look_takes=takes, limit=limit, lies=lies_of(seed))
     # Without digests only the names tell assets apart: then each comes back as it was sent.
     paths = rng.sample(PATHS if variant.gives_md5 else PLAIN, rng.choice((2, 3, 5, len(PLAIN))))
     contents: Sequence[int] = range(7)
@@ -154,6 +158,7 @@ _FAULTS = {
     },
     "look-ups that take long": {"slow"},
     "uploads that all fail from some size on": {"limit"},
+    "listings that leave out what is there, or show folders otherwise": {"lies"},
     "clocks that jump": {"jump"},
     "files renamed, moved, copied, linked, replaced by others of the same size, grown, restored": {
         *("append", "replace", "rename", "link", "copy", "restore"),
@@ -165,6 +170,7 @@ def faults_of(schedule: Schedule) -> set[str]:
     """Name the kinds of faults that a schedule holds, as the guide counts them."""
     found = {"slow"} if schedule.variant.look_takes else set()
     found |= {"limit"} if schedule.variant.limit else set()
+    found |= {"lies"} if schedule.variant.lies != HONEST else set()
     for action in schedule.actions:
         found.add(action.name)
         if action.name in ("plan", "file"):

@@ -11,6 +11,7 @@ import random
 import re
 from collections import deque
 from collections.abc import Callable
+from typing import TypeVar
 from urllib.parse import parse_qs
 
 import httpx
@@ -18,7 +19,14 @@ import httpx
 from .baton import Crash
 from .sim_answers import COLUMNS, KEY, NO_KEY, PAGE, as_json, md5, response, xml, xml_text
 from .sim_clock import SimClock
+from .sim_lies import PAGE as ROWS
+from .sim_lies import ended, in_order, is_archived, is_asked_for, is_available, is_capped, shown_folder
+from .sim_tree import FOLDERS
 from .sim_values import GRACE, LATEST, Habits, Plan, Post, Stored
+
+T = TypeVar("T")
+_SHIFTS_EACH = 60.0
+"""Seconds between two times at which strangers are deleted between pages: not in each listing of a few in a row."""
 
 
 class SimService(httpx.BaseTransport):
@@ -51,6 +59,10 @@ class SimService(httpx.BaseTransport):
         self._uploads = 0
         self._chance = random.Random(repr(habits))
         self._wiped_at: float | None = None
+        self._ties = random.Random(repr(habits.lies))
+        self._shifted_at = -math.inf
+        self.blind: dict[str, str] = {}
+        """The folders that show `nothing`, or the rows of `others`, for a while."""
 
     # What the world does to it.
 
@@ -348,6 +360,11 @@ class SimService(httpx.BaseTransport):
         """Let searches fail no more."""
         self.broken_searches, self.habits.failing, self.habits.failing_each = 0, 0.0, 0
 
+    def mend_lists(self) -> None:
+        """Let listings hold no file up any more."""
+        self.blind.clear()
+        self.habits.lies = ended(self.habits.lies)
+
     def mend_uploads(self) -> None:
         """Let uploads fail no more."""
         self.habits.refusing_each, self.habits.refusing = 0, ""
@@ -394,14 +411,41 @@ class SimService(httpx.BaseTransport):
         if self.habits.lag and form.get("dbdirect") == "true":
             # A replica of the database, which is behind.
             found = [asset for asset in found if asset.shown_from <= now - self.habits.lag]
+        said, lies = form["searchfor"], self.habits.lies
         total = len(found)
-        if self.habits.pages:
+        if form.get("dbdirect") == "true":
+            found = [asset for asset in found if is_available(asset, form, lies, now)]
+            total = len(found) if lies.states_total else 0
+            if lies.is_paged or lies.cap:
+                found = in_order(found, form, lies, self._ties)
+            if lies.cap and is_capped(said, lies):
+                found = found[: lies.cap]
+        elif lies.states_total is False:
+            # Totals of the index are inflated, by observation.
+            total *= 2
+        if self.habits.pages or (lies.is_paged and form.get("dbdirect") == "true"):
             start = int(form.get("startrow", "1"))
-            found = found[start - 1 : start - 1 + min(25, int(form.get("maxrows", "25")))]
-        said = form["searchfor"]
+            found = found[start - 1 : start - 1 + min(ROWS, int(form.get("maxrows", ROWS)))]
+            # The second page begins at row 2, to show what a row is: only what follows it can slip.
+            if lies.shifts and start == 2 and said == "%":
+                self._shift(form.get("folderid", ""))
         self.note(f"SEARCH {said if len(said) < 40 else len(said)} → {' '.join(a.id[-3:] for a in found)}")
         columns = [*COLUMNS, *(("description", "keywords") if self.habits.keeps_own else ())]
-        return as_json({"COLUMNS": columns, "DATA": [self._row(a, now, total, said) for a in found]})
+        rows = [self._row(a, now, total, said) for a in found]
+        if lies.folder_id == "missing":
+            at = columns.index("folder_id")
+            columns, rows = _without(at, columns), [_without(at, row) for row in rows]
+        return as_json({"COLUMNS": columns, "DATA": rows})
+
+    def _shift(self, folder: str) -> None:
+        """Delete a few strangers that come first in a folder, as people do while it is listed."""
+        if self._clock.true - self._shifted_at < _SHIFTS_EACH:
+            return
+        self._shifted_at = self._clock.true
+        first = sorted((a.name, a.id) for a in self.assets.values() if a.folder == folder and is_archived(a))
+        for name, assetid in first[: self.habits.lies.shifts]:
+            del self.assets[assetid]
+            self.note(f"PERSON deletes {assetid[-3:]}, {name}, between two pages")
 
     def _row(self, asset: Stored, now: float, total: int, said: str) -> list[object]:
         done = asset.processed_from <= now
@@ -411,14 +455,15 @@ class SimService(httpx.BaseTransport):
         if self.habits.keeps_own:
             shown = asset.said if done and not self.keeps_own(asset) else {}
             texts = [shown.get("desc", ""), shown.get("keywords", "")]
-        return [asset.id, asset.name, asset.folder, "doc", size, digest, 0, total, said, *texts]
+        folder = shown_folder(asset.folder, self.habits.lies)
+        return [asset.id, asset.name, folder, "doc", size, digest, 0, total, said, *texts]
 
     def keeps_own(self, asset: Stored) -> bool:
         """Whether a file keeps its own metadata in place of what is sent with it."""
         return bool(self.habits.keeps_own) and self.habits.keeps_own in asset.name
 
     def _matches(self, asset: Stored, form: dict[str, str], now: float) -> bool:
-        if form.get("folderid") and asset.folder not in form["folderid"].split(","):
+        if not self._is_seen(asset.folder, form):
             return False
         said = form["searchfor"]
         if form.get("dbdirect") == "true":
@@ -427,3 +472,15 @@ class SimService(httpx.BaseTransport):
         if asset.indexed_from is None or asset.indexed_from > now:
             return False
         return said == "*" or asset.id in re.findall(r"id:([A-Za-z0-9-]+)", said)
+
+    def _is_seen(self, folder: str, form: dict[str, str]) -> bool:
+        asked = form.get("folderid", "")
+        if self.blind.get(folder) == "nothing":
+            return False
+        if form["searchfor"] == "%" and self.blind.get(asked) == "others":
+            return folder != asked and folder in FOLDERS.values()
+        return not asked or is_asked_for(folder, asked.split(","), self.habits.lies)
+
+
+def _without(at: int, values: list[T]) -> list[T]:
+    return [*values[:at], *values[at + 1 :]]

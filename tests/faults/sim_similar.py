@@ -7,6 +7,7 @@ general schedules such files meet each other in doubt once in thousands.
 import random
 from dataclasses import replace
 
+from .sim_lies import lies_of
 from .sim_schedule import Action, Schedule, variant_of
 from .sim_values import LATEST
 
@@ -29,6 +30,7 @@ def similar_schedule(seed: int) -> Schedule:
         refuses_copies=False,
         pages=False,
         processing=rng.choice((0.0, 0.0, 0.5, 4.0, 9.0)),
+        lies=lies_of(seed),
     )
     contents = rng.choice(_BEGIN_ALIKE)
     actions = [Action("file", ("write", path, content)) for path, content in zip(_PATHS, contents, strict=True)]

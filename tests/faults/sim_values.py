@@ -57,6 +57,31 @@ class Post:
     said: dict[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Lies:
+    """What searches in the database of this installation show falsely, until a quiet time ends what holds files up.
+
+    Folder ids are shown as `folder_id` says: rightly (""), in the other `case`, `empty`, or `missing` as a column. With
+    `lists_unknown` a search in a folder that does not exist shows all assets. With `is_paged` an answer has 25 rows
+    from `startrow` on; with `is_unordered` equal names come in another order each time; with `shifts` so many strangers
+    are deleted between two pages now and then; with `ignores_sort` all answers are sorted by name. Of a listing only
+    the first `cap` rows are ever shown, 0 is no cap. Each row states the total if `states_total`, else 0. With `blinds`
+    a folder shows nothing, or another folder's rows, for a while after the ledger was lost or put back. So many
+    `strangers` lie in each folder from the start.
+    """
+
+    folder_id: str = ""
+    lists_unknown: bool = False
+    is_paged: bool = False
+    is_unordered: bool = False
+    shifts: int = 0
+    ignores_sort: bool = False
+    cap: int = 0
+    states_total: bool = True
+    blinds: bool = False
+    strangers: int = 0
+
+
 @dataclass(slots=True)
 class Habits:
     """How this installation is, whatever is asked of it; a look-up in its database takes `look_takes` seconds.
@@ -87,3 +112,4 @@ class Habits:
     refusing: str = ""
     # Not among what the random numbers of an installation are drawn from: those of earlier seeds stay.
     keeps_own: str = field(default="", repr=False)
+    lies: Lies = field(default=Lies(), repr=False)

@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import structlog
@@ -40,6 +41,7 @@ from .sim_answers import client_over
 from .sim_by_hand import Hand
 from .sim_checks import Checks, Violation
 from .sim_clock import SimClock
+from .sim_lies import LONG, strangers_of
 from .sim_restless import Recording
 from .sim_schedule import Variant
 from .sim_service import SimService
@@ -101,6 +103,23 @@ def simulated_bodies():
         body.SMALL, body.CHUNK, body.ahead = kept
 
 
+LONG_IN: tuple[ModuleType, ...] = ()
+"""The modules of the program that hold as `LONG` from how many rows on a listing without a total may be capped."""
+
+
+@contextmanager
+def simulated_listings():
+    """Let a listing of a few rows be what one of hundreds is: long enough to be capped."""
+    kept = [(module, module.LONG) for module in LONG_IN]
+    for module in LONG_IN:
+        module.LONG = LONG
+    try:
+        yield
+    finally:
+        for module, long in kept:
+            module.LONG = long
+
+
 class Simulation:
     """One run of one schedule; `trace` tells what happened."""
 
@@ -122,8 +141,12 @@ class Simulation:
         self.recording = Recording(self)
         self.service.given_up = self.recording.given_up
         self.deaths = 0
+        self.forgot = False
+        """Whether the ledger was lost, put back or rolled back."""
         self.service.made = self.checks.made
         self.service.used_ids = self._used_ids
+        for folder, name, content in strangers_of(variant.lies):
+            self.service.person(folder, name, content)
         self.config = self._config()
         self.crash_in = -1
         self.crash_reboots = False
@@ -246,6 +269,7 @@ class Simulation:
     def put_back(self, *, lost: bool) -> None:
         """Put the copy in the ledger's place, or nothing, once all that is on its way has come to its end."""
         self.note(f"the ledger is {'lost' if lost else 'put back from its copy'}")
+        self.forgot = True
         self.crash_in, self.full_commits = -1, 0
         self.baton.kill()
         self.site.context.ledger.close()
@@ -272,6 +296,7 @@ class Simulation:
     def roll_back(self) -> None:
         """Put the whole disk back, the number beside the ledger included, once all on its way has come to its end."""
         self.note("the ledger's disk is rolled back")
+        self.forgot = True
         self.crash_in, self.full_commits = -1, 0
         self.baton.kill()
         self.site.context.ledger.close()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from assetsync.ledger.ledger import open_ledger
 from assetsync.model import State
 from tests.locks import small_disk, snapshot
 
@@ -196,6 +197,47 @@ def test_idle_ledger_copy_restored_is_harmless(place, tmp_path, copy, restarts):
     report = place.reconcile()
     assert (report.in_sync, report.uploaded, report.adopted) == (True, 0, 8)
     expect_one_of_each(place)
+
+
+@pytest.mark.parametrize("copy", BACKUPS.values(), ids=BACKUPS)
+def test_restored_copy_sends_again_once(place, tmp_path, copy):
+    """Copy the ledger with a person's request that is carried out afterwards: two assets, as asked, and no third."""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    place.write("a.jpg", b"a picture")
+    assert place.reconcile().in_sync
+    place.command("retry", "a.jpg", "--send-again")
+    copy(place, kept)
+    assert place.reconcile().uploaded == 1
+    assert place.copies() == {"a.jpg": 2}
+    put_back(place, kept)
+    assert place.reconcile(wait=0).uploaded == 0
+    assert (place.copies(), place.states()) == ({"a.jpg": 2}, {"a.jpg": State.BLOCKED})
+    place.command("retry", "a.jpg", "--send-again")
+    assert place.reconcile().uploaded == 1
+    assert (place.copies(), place.states()) == ({"a.jpg": 3}, {"a.jpg": State.VERIFIED})
+
+
+def test_restored_open_request_sends_nothing_again(place, tmp_path):
+    """Copy the ledger with a request that the process which held it had not taken yet."""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    place.write("a.jpg", b"a picture")
+    place.write("b.jpg", b"another picture")
+    assert place.reconcile().in_sync
+    ledger = open_ledger(place.ledger)
+    ledger.add_request("retry", {"paths": [b"a.jpg".hex()], "send_again": True}, 0.0)
+    # What sends nothing is carried out.
+    harmless = ledger.add_request("retry", {"paths": [b"b.jpg".hex()], "send_again": False}, 0.0)
+    ledger.close()
+    _online(place, kept)
+    assert place.reconcile().uploaded == 1
+    put_back(place, kept)
+    assert place.reconcile(wait=0).uploaded == 0
+    assert place.copies() == {"a.jpg": 2, "b.jpg": 1}
+    ledger = place.read()
+    assert "verified already" in (ledger.answer_to(harmless) or "")
+    ledger.close()
 
 
 @pytest.fixture(params=["kept", "emptied", "none"])

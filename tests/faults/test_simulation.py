@@ -36,6 +36,8 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count as counted
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,7 @@ from .sim_by_hand import by_hand_schedule
 from .sim_curated import curated_schedule
 from .sim_failing import FAILING, failing_schedule
 from .sim_late import gateway_schedule, lagging_schedule
+from .sim_lies import HONEST, lies_of
 from .sim_mutants import (
     MUTANTS,
     OF_BY_HAND,
@@ -98,6 +101,7 @@ SHORT_FAILING, LONG_FAILING = 6, 3000
 SHORT_PARTIAL, LONG_PARTIAL = 1, 1000
 SHORT_STUCK, LONG_STUCK = 6, 3000
 SHORT_OWN, LONG_OWN = 6, 3000
+SHORT_LYING, LONG_LYING = 8, 1000
 REACH = 400
 """Within so many seeds a mutant must be found."""
 KNOWN = {
@@ -319,6 +323,15 @@ def test_lost_or_restored_ledger_repeats_nothing(request: pytest.FixtureRequest)
 @pytest.mark.parametrize("mutant", [a_copy_is_believed], ids=lambda mutant: mutant.__name__)
 def test_trusted_ledger_copy_sends_twice(mutant, monkeypatch: pytest.MonkeyPatch):
     _needs(mutant, restored_schedule, "is stored 2 times by us", monkeypatch)
+
+
+@pytest.mark.parametrize("kind", [restored_schedule, rolled_back_schedule], ids=["restored", "rolled_back"])
+def test_false_listings_repeat_nothing(kind, request: pytest.FixtureRequest):
+    """What the ledger has forgotten is found, or waited for, though listings leave it out or show it otherwise."""
+    count = LONG_LYING if request.config.getoption("--long") else SHORT_LYING
+    for seed in islice((seed for seed in counted(FIRST) if lies_of(seed) != HONEST), count):
+        if failure(kind(seed)) is not None:
+            pytest.fail(explained(seed, kind(seed)))
 
 
 def test_a_file_that_keeps_changing_is_seldom_cut(request: pytest.FixtureRequest):

@@ -108,6 +108,11 @@ def command(
     probability, seconds and status. With `stored` true, status and html come after the upload is stored, as answer_lost
     always does.
 
+    More kinds let searches show something else than what is there: folder_case, folder_empty, folder_missing,
+    no_right, other_folder and unknown_folder_listed; and in the database paged, unordered, shifted, sort_ignored,
+    capped and capped_unstated. Of them paged, capped and capped_unstated return at most `rows` rows, and shifted skips
+    `rows`.
+
     GET /_sandbox/assets lists the assets. POST an id with a folder, a name, delete or process there, to move, rename or
     delete an asset, or to have one processed that never was.
 

@@ -1,0 +1,158 @@
+"""A service whose listings lie: folders spelled otherwise, pages that slip, capped lists, and `[]` without rights.
+
+The ledger is lost or restored, so that only listings show what is there. Nothing is sent a second time.
+"""
+
+import pytest
+
+from assetsync.model import SearchRequest, State
+from assetsync.sandbox import FaultKind, FaultRule
+from tests.world import World
+
+from .conftest import FOLDER, Place
+
+COUNT = 14
+ROWS = 25
+"""Rows of a page, or of a capped list: the least that is not taken for the last page."""
+LONG = 520
+"""Files of a folder whose list may be capped although it states no total: more than 500."""
+
+
+def fill(place: Place, count: int = COUNT) -> None:
+    for number in range(count):
+        place.write(f"photos/{number}.jpg", f"content {number:04}".encode() * (1 + number % 3))
+
+
+def lose_ledger(place: Place) -> None:
+    place.ledger.unlink()
+
+
+def expect_adopted(place: Place, count: int = COUNT) -> None:
+    """Expect that a run with a new ledger sends nothing and takes over everything."""
+    report = place.reconcile()
+    assert len(place.sandbox.assets()) == count
+    assert (report.in_sync, report.uploaded, report.adopted) == (True, 0, count)
+    assert set(place.states().values()) == {State.VERIFIED}
+    assert place.orphans() == []
+
+
+def test_folder_in_other_case_adopts_hand_filled_folder(place):
+    """The configuration has the id in small letters, and the service shows its own spelling."""
+    hands = Place(place.folder / "by-hand", place.sandbox)
+    for each in (place, hands):
+        fill(each, 50)
+    assert hands.reconcile().uploaded == 50
+    place.sandbox.set_faults(FaultRule(kind=FaultKind.FOLDER_CASE))
+    expect_adopted(place, 50)
+
+
+@pytest.mark.parametrize("kind", [FaultKind.FOLDER_CASE, FaultKind.FOLDER_EMPTY, FaultKind.FOLDER_MISSING])
+def test_lost_ledger_with_unusual_folder_id_sends_nothing(place, kind):
+    fill(place)
+    assert place.reconcile().in_sync
+    lose_ledger(place)
+    place.sandbox.set_faults(FaultRule(kind=kind))
+    expect_adopted(place)
+
+
+def test_folder_id_in_other_case_is_the_same_mapping(place):
+    """Somebody writes the id in the configuration anew, in small letters."""
+    fill(place)
+    assert place.reconcile().in_sync
+    place.config.write_text(place.config.read_text().replace(FOLDER, FOLDER.lower()))
+    place.sandbox.set_faults(FaultRule(kind=FaultKind.FOLDER_CASE))
+    place.write("photos/new.jpg", b"a new file")
+    report = place.reconcile()
+    assert (report.in_sync, report.braked, report.uploaded, len(place.sandbox.assets())) == (True, 0, 1, COUNT + 1)
+
+
+@pytest.mark.parametrize("also", [(), (FaultKind.FOLDER_EMPTY,)], ids=["named", "unnamed"])
+def test_listing_of_another_folder_holds_the_folder(place, also):
+    """An empty id counts as the folder's only where a folder that does not exist shows nothing."""
+    fill(place)
+    assert place.reconcile().in_sync
+    lose_ledger(place)
+    place.sandbox.create_folder("other", "OTHER")
+    other = Place(place.folder / "other", place.sandbox)
+    other.write("another.jpg", b"another file")
+    other.config.write_text(other.config.read_text().replace(FOLDER, "OTHER"))
+    assert other.reconcile().in_sync
+    kinds = (FaultKind.OTHER_FOLDER, FaultKind.UNKNOWN_FOLDER_LISTED, *also)
+    place.sandbox.set_faults(*(FaultRule(kind=kind) for kind in kinds))
+    report = place.reconcile(wait=0)
+    assert (report.uploaded, report.adopted, len(place.sandbox.assets())) == (0, 0, COUNT + 1)
+    place.sandbox.set_faults()
+    expect_adopted_beside(place, 1)
+
+
+def expect_adopted_beside(place: Place, others: int) -> None:
+    report = place.reconcile()
+    assert (report.in_sync, report.adopted, len(place.sandbox.assets())) == (True, COUNT, COUNT + others)
+
+
+def test_capped_listing_with_total_sends_nothing(place):
+    fill(place, 2 * ROWS)
+    assert place.reconcile().in_sync
+    lose_ledger(place)
+    place.sandbox.set_faults(FaultRule(kind=FaultKind.CAPPED, rows=ROWS))
+    expect_adopted(place, 2 * ROWS)
+
+
+def put_files(world: World, names: list[str], *, one_size: bool = False) -> None:
+    """Put files into the tree and, as an earlier ledger did, into the service."""
+    for number, path in enumerate(names):
+        content = f"content {number:06}".encode().ljust(20 if one_size else 20 + number, b".")
+        world.write(path, content)
+        world.service.put(content, path.rpartition("/")[2])
+
+
+def expect_nothing_sent(world: World, seconds: float = 600.0) -> None:
+    world.scan()
+    world.live(seconds, tick=5.0)
+    assert world.posted() == []
+    assert set(world.states().values()) == {State.VERIFIED}
+
+
+@pytest.mark.parametrize("states_total", [False, True], ids=["no_total", "total"])
+@pytest.mark.parametrize("one_size", [False, True], ids=["sizes", "one_size"])
+def test_pages_without_order_send_nothing(world, one_size, states_total):
+    """Ten files of each name change places between the pages; in one size, no order tells them apart."""
+    put_files(world, [f"{copy}/{number}.jpg" for number in range(10) for copy in range(10)], one_size=one_size)
+    world.service.page, world.service.is_unordered, world.service.honours_available = ROWS, True, True
+    # A name that comes twice makes up for one that is left out: the number of rows is right.
+    world.service.states_total = states_total
+    expect_nothing_sent(world)
+
+
+def test_assets_deleted_between_pages_send_nothing(world):
+    names = [f"{number:03}.jpg" for number in range(60)]
+    strangers = [world.service.put(f"stranger {number}".encode(), f"000 {number}.jpg").id for number in range(3)]
+    put_files(world, names)
+    world.service.page, world.service.honours_available = ROWS, True
+
+    def delete(request: SearchRequest) -> None:
+        if request.searchfor == "%" and (request.startrow or 1) > ROWS:
+            for stranger in strangers:
+                world.service.assets.pop(stranger, None)
+
+    world.service.during_search = delete
+    expect_nothing_sent(world)
+
+
+def test_long_capped_listing_without_total_sends_nothing(world):
+    put_files(world, [f"{number:04}.jpg" for number in range(LONG)])
+    world.service.cap = LONG - 20
+    expect_nothing_sent(world)
+
+
+def test_empty_listing_without_right_sends_one_file(world):
+    """The first file shows whether an empty listing can be believed; until then nothing else is sent."""
+    put_files(world, [f"{number}.jpg" for number in range(COUNT)])
+    world.service.unseen = {"F1"}
+    world.scan()
+    world.live(600.0, tick=5.0)
+    assert len(world.posted()) <= 1
+    world.service.unseen = set()
+    world.live(7200.0, tick=5.0)
+    assert len(world.posted()) <= 1
+    assert set(world.states().values()) == {State.VERIFIED}
