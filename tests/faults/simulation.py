@@ -30,6 +30,7 @@ from assetsync.errors import (
 )
 from assetsync.ledger.ledger import open_ledger
 from assetsync.ledger.rows import NO_SIDECAR
+from assetsync.sync import lookups
 from assetsync.sync.folder_backoff import code_and_wait
 from assetsync.sync.intake.watch_queue import Looker, WatchQueue
 from assetsync.sync.requests.take import read_request, take_requests
@@ -103,7 +104,7 @@ def simulated_bodies():
         body.SMALL, body.CHUNK, body.ahead = kept
 
 
-LONG_IN: tuple[ModuleType, ...] = ()
+LONG_IN: tuple[ModuleType, ...] = (lookups,)
 """The modules of the program that hold as `LONG` from how many rows on a listing without a total may be capped."""
 
 
