@@ -52,6 +52,7 @@ _WAITING = (
     "tests/faults/test_first_contact.py",
     "tests/faults/test_hardship.py",
     "tests/faults/test_kill.py",
+    "tests/faults/test_lying_listings.py",
     "tests/faults/test_watch_fuzz.py",
     "tests/independent/",
     "tests/interface/test_kinds.py",

@@ -164,7 +164,7 @@ class FakeService:
         # Whether `available` selects what is processed or not, as in some releases.
         self.honours_available = False
         # What an answer of the database holds: at most so many rows of a page (0: all rows, whatever is asked for), or
-        # of every listing; whether each row states the true total, in place of 0; whether equal sort keys come in
+        # of every listing; whether each row states the true total, in place of none; whether equal sort keys come in
         # another order each time; the folders that the key's user may not see.
         self.page = 0
         self.cap = 0
@@ -325,12 +325,13 @@ class FakeService:
             shown.sort(key=lambda asset: asset.size if by_size else asset.filename.casefold())
             shown = shown[::-1] if request.sortby == "sizedesc" else shown
         shown = [asset for asset in shown if asset.folder_id not in self.unseen]
-        total = len(shown) if self.states_total else 0
+        if self.states_total:
+            shown = [replace(asset, columns={**asset.columns, "totalassetscount": len(shown)}) for asset in shown]
         shown = shown[: self.cap] if self.cap else shown
         if self.page:
             start = (request.startrow or 1) - 1
             shown = shown[start : start + min(self.page, request.maxrows or self.page)]
-        return [replace(asset, columns={**asset.columns, "totalassetscount": total}) for asset in shown]
+        return shown
 
     def _shown(self, asset: Stored) -> Asset:
         name = asset.name.encode("latin-1", "replace").decode("latin-1") if self.shows_latin1 else asset.name

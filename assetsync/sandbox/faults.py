@@ -51,7 +51,7 @@ class FaultKind(StrEnum):
     CAPPED = "capped"  # a search in the database returns its first `rows` rows; each states the true total
     CAPPED_UNSTATED = "capped_unstated"  # as `capped`, but the total is 0
     SORT_IGNORED = "sort_ignored"  # `sortby` changes nothing
-    NO_RIGHT = "no_right"  # a search in a folder returns no rows, as if the key's user had no right on it
+    NO_RIGHT = "no_right"  # searches return no rows, as if the key's user had no right on any folder
     OTHER_FOLDER = "other_folder"  # a search in a folder returns the assets of all other folders
     UNKNOWN_FOLDER_LISTED = "unknown_folder_listed"  # a search in a folder that does not exist returns all assets
 

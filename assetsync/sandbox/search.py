@@ -79,6 +79,8 @@ def search(
     where = all_of([Condition("visible_at <= ?", (now,)), one_of("kind", kinds), *limits])
     if folders := tuple(part.strip() for part in given.get("folderid", "").split(",") if part.strip()):
         where = all_of([where, _in_folders(store, folders, active)])
+    if FaultKind.NO_RIGHT in active:
+        where = NOTHING
     if documented:
         processed = "processed_at > ?" if given.get("available") == "0" else "processed_at <= ?"
         where = all_of([where, Condition(processed, (now,))])
@@ -113,8 +115,6 @@ def search(
 
 def _in_folders(store: Store, folders: tuple[str, ...], active: Active) -> Condition:
     """Return the condition that `folderid` sets, or the false one of a fault."""
-    if FaultKind.NO_RIGHT in active:
-        return NOTHING
     if FaultKind.FOLDER_CASE in active:
         folders = tuple(known for known in store.folders() if known.lower() in {each.lower() for each in folders})
     if FaultKind.UNKNOWN_FOLDER_LISTED in active and store.folders().keys().isdisjoint(folders):

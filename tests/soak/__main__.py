@@ -20,6 +20,7 @@ def main() -> int:
     length.add_argument("--minutes", type=float)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**8), help="default: a new one")
     parser.add_argument("--scratch", type=Path, help="where tree, ledger and service are (default: a temporary folder)")
+    parser.add_argument("--lying", action="store_true", help="let searches show something else than what is there")
     given = parser.parse_args()
     if os.geteuid() != 0:
         parser.error(ROOT_ONLY)
@@ -27,7 +28,7 @@ def main() -> int:
     print(f"seed {given.seed}, {seconds / 60:.0f} minutes", flush=True)
     with tempfile.TemporaryDirectory(prefix="assetsync-soak-", dir=given.scratch) as folder:
         os.environ["RUNTIME_DIRECTORY"] = folder
-        soak = Soak(Path(folder), given.seed, lambda line: print(line, flush=True))
+        soak = Soak(Path(folder), given.seed, lambda line: print(line, flush=True), lying=given.lying)
         soak.run(seconds)
     for part, taken in soak.parts.items():
         if len(taken) > 4:

@@ -35,7 +35,7 @@ from tests.running import daemons
 from . import samples as sampling
 from .samples import QUANTITIES, Sample, judge, slope
 from .service import ServiceProcess
-from .work import KINDS, Staff, weather
+from .work import KINDS, LIES, Staff, weather
 
 MAPPED = {"photos": "D0D0", "papers": "C0C0"}
 CYCLE = 10.0
@@ -97,9 +97,13 @@ class Log:
 class Soak:
     """One run. `failures` has what went wrong, `parts` the samples of each part."""
 
-    def __init__(self, folder: Path, seed: int, say: Callable[[str], None]) -> None:
-        """Prepare the folder of a run; `say` receives lines, one a minute and some at the end."""
+    def __init__(self, folder: Path, seed: int, say: Callable[[str], None], *, lying: bool = False) -> None:
+        """Prepare the folder of a run; `say` receives lines, one a minute and some at the end.
+
+        With `lying`, the searches of the service lie in each weather, in one way a cycle.
+        """
         self._rng = random.Random(seed)
+        self._lies_rng = random.Random(f"lies of {seed}") if lying else None
         self._folder = folder
         self._say = say
         self._said_at = 0.0
@@ -160,8 +164,9 @@ class Soak:
         lines, requests = self._log.lines, self._service.requests()
         if part == "with reloads":
             self._reload()
+        lies = self._lies_rng.choice(LIES) if self._lies_rng else ()
         for kind in self._rng.sample(KINDS, len(KINDS)):
-            with weather(kind, self._service):
+            with weather(kind, self._service, lies):
                 for _ in range(ACTIONS):
                     self._staff.work()
                     time.sleep(self._rng.random() * 0.2)

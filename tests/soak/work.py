@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -88,12 +88,25 @@ class Staff(People):
 
 KINDS = ("fair", "slow", "failing", "storing", "away")
 
+LIES = (
+    [FaultRule(kind=FaultKind.FOLDER_CASE)],
+    [FaultRule(kind=FaultKind.FOLDER_EMPTY)],
+    [FaultRule(kind=FaultKind.FOLDER_MISSING)],
+    [FaultRule(kind=FaultKind.FOLDER_EMPTY), FaultRule(kind=FaultKind.UNKNOWN_FOLDER_LISTED)],
+    [FaultRule(kind=FaultKind.PAGED), FaultRule(kind=FaultKind.UNORDERED)],
+    [FaultRule(kind=FaultKind.PAGED), FaultRule(kind=FaultKind.SHIFTED, rows=3)],
+    [FaultRule(kind=FaultKind.CAPPED, rows=5)],
+    [FaultRule(kind=FaultKind.OTHER_FOLDER, probability=0.5)],
+    [FaultRule(kind=FaultKind.NO_RIGHT, times=5)],
+)
+"""What the service may lie about in its listings in all weathers of a cycle."""
+
 
 @contextmanager
-def weather(kind: str, service: ServiceProcess) -> Iterator[None]:
+def weather(kind: str, service: ServiceProcess, lies: Sequence[FaultRule] = ()) -> Iterator[None]:
     """Have the service answer well, slowly, one upload with 500, one with 500 after it is stored, or not at all.
 
-    A 500 that no upload met within the block is gone.
+    Its searches lie all the while. A 500 that no upload met within the block is gone.
     """
     if kind == "away":
         service.stop()
@@ -107,6 +120,6 @@ def weather(kind: str, service: ServiceProcess) -> Iterator[None]:
         "failing": [once],
         "storing": [replace(once, stored=True)],
     }
-    service.set_faults(rules[kind])
+    service.set_faults([*rules[kind], *lies])
     yield
     service.set_faults([])
