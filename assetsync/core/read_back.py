@@ -105,7 +105,7 @@ def compare(expected: Expected, asset: Asset) -> tuple[Reading, str]:
     """Compare an asset with the file that was sent; the second value names the difference.
 
     Names and dates are never compared (observed: the service rewrites them). A value that the service does not return
-    is not compared: without MD5 the size decides, without size the MD5.
+    is not compared: without MD5 the size decides, without size the MD5; a folder that is not named may be the expected.
     """
     if not asset.processed:
         return Reading.NOT_YET, "the service has not processed it yet"
@@ -113,7 +113,7 @@ def compare(expected: Expected, asset: Asset) -> tuple[Reading, str]:
         return Reading.DIFFERENT, f"its MD5 in the service is {asset.md5}, in the file {expected.md5}"
     if asset.size is not None and asset.size != expected.size:
         return Reading.DIFFERENT, f"it has {asset.size:,} bytes in the service, the file {expected.size:,}"
-    if asset.folder_id != expected.folder_id:
+    if asset.folder_id not in (expected.folder_id, ""):
         return Reading.MOVED, f"it is in folder {asset.folder_id} of the service, not in {expected.folder_id}"
     return Reading.EQUAL, ""
 

@@ -72,6 +72,7 @@ def quiet(simulation: "Simulation") -> None:
         if number in _RETRIES:
             # One file may wait for another that a person is asked about.
             simulation.person("retry", {})
+        _send_phantoms_again(simulation)
         if number % _SCAN_EVERY == 0:
             simulation.start("scan", simulation.scan, 1_000_000)
             # One that is always under way leaves no time in which look-ups, which take as long, can be answered for.
@@ -98,6 +99,16 @@ def quiet(simulation: "Simulation") -> None:
     left = [(r.path.decode(), r.state, r.reason, r.detail) for r in _all(simulation) if r.state in _UNRESTED]
     after = f"{number + 1} rounds, {simulation.clock.true - began:.0f} s"
     raise Violation(f"I7: not at rest after {after}: {left}, {simulation.site.circuit_breaker.pause}")
+
+
+def _send_phantoms_again(simulation: "Simulation") -> None:
+    """Let a person send files again that were accepted and never shown, where their folder waits for them."""
+    ledger = simulation.site.context.ledger
+    held = ledger.reports.holds(simulation.clock.now())
+    for row in _all(simulation) if held else ():
+        if row.state is State.BLOCKED and "shows no such asset" in row.detail and row.destfolderid in held:
+            simulation.checks.allow(row)
+            simulation.person("retry", {"paths": [row.path.hex()], "send_again": True})
 
 
 def expect_progress(simulation: "Simulation") -> None:
@@ -212,8 +223,7 @@ def judge(simulation: "Simulation") -> None:
         if row.state is State.QUEUED and simulation.waits_for_sidecar(row):
             continue
         if row.state is State.BLOCKED:
-            asked = _may_be_done(simulation, row.destfolderid, held[path])
-            if not asked and not _justified(simulation, path, row):
+            if not _justified(simulation, path, row):
                 raise Violation(f"I1: {path} is blocked for no reason: {row.reason}, {row.detail}")
             continue
         asset = assets.get(row.assetid or "")
@@ -240,6 +250,10 @@ def _justified(simulation: "Simulation", path: str, row) -> bool:
     if row.reason in ("different", "undecidable", "unseen", "missing") and _is_curated(simulation, row):
         return True
     match row.reason:
+        case "unconfirmed":
+            # An equal asset came after a person wanted another copy, or the ledger has forgotten what became of that.
+            content = simulation.files.held[path]
+            return simulation.checks.is_wanted_again(row.destfolderid, content)
         case "empty_file":
             return simulation.files.held[path] == b""
         case "sidecar":

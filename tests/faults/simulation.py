@@ -442,6 +442,7 @@ class Simulation:
                     site.check_health()
                 return
             site.try_what_waited()
+            site.folder_listing.try_held()
             site.resolver.step()
             site.indexer.step()
             site.verifier.step()

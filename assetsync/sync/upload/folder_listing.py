@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain, islice, product
 
 import structlog
 
@@ -22,7 +22,7 @@ from assetsync.model import Asset, SearchRequest
 from assetsync.service.search import like_pattern
 from assetsync.sync.context import Context
 from assetsync.sync.folder_backoff import FolderBackoff, HealthCheck
-from assetsync.sync.lookups import CheckedListing, FolderContents
+from assetsync.sync.lookups import CheckedListing, FolderContents, is_broad
 from assetsync.sync.upload.facts import Listing
 from assetsync.text import moment
 
@@ -30,6 +30,7 @@ log = structlog.get_logger(__name__)
 
 _BATCH = 1000
 _LIST_AGAIN = 60.0
+_LIST_INCOMPLETE_AGAIN = 600.0
 _MOST_KEPT = 100_000
 _QUICK = 15.0
 _TRY_AGAIN = 10.0
@@ -37,9 +38,9 @@ _TRIED = f"its listing is tried every {_TRY_AGAIN:.0f} s, and its files are sent
 _SAMPLES = 40
 """Below this number, and at least half of it, files are searched for by name that a long listing lacks."""
 _BY_NAME = "each file is searched for by its name before it is sent"
-_NAMES_UNKNOWN = (
-    "a search for the name of this file proves nothing, because no asset of the folder has shown yet that names are"
-    " kept: raise the limit of the service's answers, or `assetsync retry --send-again PATH`"
+_BY_NAME_NOT = (
+    "a search for the name of this file proves nothing, because it finds too much, or no asset of the folder has shown"
+    " yet that names are kept: raise the limit of the service's answers, or `assetsync retry --send-again PATH`"
 )
 _SLOW = 30.0
 """Seconds after which a listing that holds up uploads is reported."""
@@ -204,6 +205,11 @@ class FolderListing:
             listed = self._after_first(row, listed)
         unsure = None
         try:
+            if listed.incomplete and self._clock.steady() - listed.at >= _LIST_INCOMPLETE_AGAIN:
+                self._expect_time()
+                with self._alone(row.destfolderid, self._again):
+                    self._list(row.destfolderid)
+                listed = self._listed[row.destfolderid]
             if listed.incomplete or listed.may_be_cut:
                 unsure = self._search(row, listed)
             # Compare no names if the folder holds no unprocessed asset, which is the usual case.
@@ -257,9 +263,9 @@ class FolderListing:
             self._expect_time()
             with self._held_if_failing(folder):
                 self._look_for(row, listed)
-        if listed.incomplete is None or listings.keeps_names(folder):
+        if listed.incomplete is None or (row.id in listed.searched and listings.keeps_names(folder)):
             return None
-        return f"{listed.incomplete}; {_NAMES_UNKNOWN}"
+        return f"{listed.incomplete}; {_BY_NAME_NOT}"
 
     def _look_for_some(self, folder: str, listed: _Listed) -> None:
         """Search for some files by name that a long listing lacks: if one is found, the listing was cut."""
@@ -272,16 +278,18 @@ class FolderListing:
 
     def _look_for(self, row: FileRow, listed: _Listed) -> None:
         """Search for the asset of a file by each name that a release has sent; record what is found."""
-        folder = row.destfolderid
-        for pattern in sorted({like_pattern(name) for name in sent_names(row.path.rpartition(b"/")[2])}):
-            for available in (None, "0"):
-                found = self._contents(FolderContents, folder, pattern=pattern, available=available)
-                strangers = self._remember(folder, [*found.all()], listed)
-                if strangers and listed.incomplete is None:
-                    name = printable(strangers[0].filename.encode())
-                    listed.incomplete = f"the listing of folder {folder} is incomplete: it lacks {name}"
-                    self._report_incomplete(folder, listed.incomplete)
-        listed.searched.add(row.id)
+        folder, names = row.destfolderid, sent_names(row.path.rpartition(b"/")[2])
+        is_whole = not any(map(is_broad, names))
+        for pattern, available in product(sorted(map(like_pattern, names)), (None, "0")):
+            found = self._contents(FolderContents, folder, pattern=pattern, available=available)
+            strangers = self._remember(folder, [*found], listed)
+            is_whole = is_whole and found.incomplete is None
+            if strangers and listed.incomplete is None:
+                name = printable(strangers[0].filename.encode())
+                listed.incomplete = f"the listing of folder {folder} is incomplete: it lacks {name}"
+                self._report_incomplete(folder, listed.incomplete)
+        if is_whole:
+            listed.searched.add(row.id)
 
     def _report_incomplete(self, folder: str, why: str) -> None:
         self._ledger.folder_listings.unproven(folder)
