@@ -302,6 +302,16 @@ class Folder(Section):
         )
 
 
+def _spelled_alike(folders: tuple[Folder, ...]) -> tuple[Folder, ...]:
+    """Return the mappings with one spelling of ids that differ in case alone: the service compares without case."""
+    spelling: dict[str, str] = {}
+    ids = [spelling.setdefault(folder.destfolderid.lower(), folder.destfolderid) for folder in folders]
+    return tuple(
+        folder if folder.destfolderid == spelled else folder.model_copy(update={"destfolderid": spelled})
+        for folder, spelled in zip(folders, ids, strict=True)
+    )
+
+
 class Watch(Section):
     """How changes are detected, and how long a file must rest."""
 
@@ -432,7 +442,7 @@ class SiteConfig(Section):
     root: Absolute
     ledger: Absolute = Field(default_factory=lambda said: usual_ledger(said["site"]))
     service: Service
-    folders: Annotated[tuple[Folder, ...], Field(min_length=1)]
+    folders: Annotated[tuple[Folder, ...], Field(min_length=1), AfterValidator(_spelled_alike)]
     ignore: Patterns = ()
     watch: Watch = Watch()
     upload: Upload = Upload()

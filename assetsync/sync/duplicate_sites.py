@@ -223,7 +223,8 @@ class _Placed:
             named = (claim.root.rstrip(b"/") + b"/" + path).rstrip(b"/") or b"/"
             found = claim.places.get(path)
             place = os.path.realpath(named) if found is None else found[0]
-            self.folders[place] = folder
+            # The service compares ids without case.
+            self.folders[place] = folder.lower()
             if found is not None:
                 self.nodes[found[1:]] = place
 
@@ -238,7 +239,10 @@ class _Placed:
 
 
 def _shared(ours: _Placed, theirs: _Placed) -> Iterator[tuple[bytes, str]]:
-    """Yield the folders that both sites send to the same destination; of two nested folders, the inner one."""
+    """Yield the folders that both sites send to the same destination; of two nested folders, the inner one.
+
+    The destination is in small letters.
+    """
     for place, folder in ours.folders.items():
         # A folder goes where its parents go, unless it has a mapping of its own.
         if theirs.goes_to(place) == folder:

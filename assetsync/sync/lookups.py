@@ -97,25 +97,42 @@ _LOOKED_AT = 20
 
 
 def expect_shown(
-    service: Service, known: Sequence[KnownAsset], where: str, *, hint: str, patience: float | None = None
+    service: Service,
+    known: Sequence[KnownAsset],
+    where: str,
+    *,
+    hint: str,
+    patience: float | None = None,
+    apart_from: str | None = None,
 ) -> None:
     """Raise BadAnswer if the service, which shows none of our assets in `where`, shows none of `known` in any folder.
 
-    If no asset is `known`, nothing is expected. Raise ServiceError if the service does not answer each search within
-    `patience` seconds (by default, within the client's time-out).
+    Raise it as well if the service shows one in the folder `apart_from`, whose listing lacked it. If no asset is
+    `known`, nothing is expected. Raise ServiceError if the service does not answer each search within `patience`
+    seconds (by default, within the client's time-out).
     """
-    if known and not is_shown(service, known, patience):
+    if not known:
+        return
+    folder = folder_of_one(service, known, patience)
+    if folder is None or folder == apart_from:
         raise BadAnswer(
             f"the service shows nothing of ours in {where}, nor anywhere the asset {known[0].assetid} that it showed"
-            " before: nothing is concluded from that",
+            " before: nothing is concluded from that"
+            if folder is None
+            else f"the listing of folder {folder} lacks an asset that a search by name shows there",
             hint=hint,
         )
 
 
 def is_shown(service: Service, known: Sequence[KnownAsset], patience: float | None = None) -> bool:
-    """Return whether the service shows one of these in any folder; search by name. Raise ServiceError.
+    """Return whether the service shows one of these in any folder, as `folder_of_one` does."""
+    return folder_of_one(service, known, patience) is not None
 
-    Each search is given up after `patience` seconds (by default, after the client's time-out).
+
+def folder_of_one(service: Service, known: Sequence[KnownAsset], patience: float | None = None) -> str | None:
+    """Return the folder in which the service shows one of these assets; None if it shows none. Search by name.
+
+    Each search is given up after `patience` seconds (by default, after the client's time-out). Raise ServiceError.
     """
     wanted: dict[str, set[str]] = {}
     for path, name, assetid in known:
@@ -125,9 +142,11 @@ def is_shown(service: Service, known: Sequence[KnownAsset], patience: float | No
     # Fewest wildcards first: little of a name that is not ASCII is certain, and the rest matches many other assets.
     for pattern in sorted(wanted, key=lambda pattern: pattern.count("%")):
         request = SearchRequest(searchfor=pattern, dbdirect=True, patience=patience)
-        if any(asset.id in wanted[pattern] for asset in every(service.search, request)):
-            return True
-    return False
+        found = (asset.folder_id for asset in every(service.search, request) if asset.id in wanted[pattern])
+        folder = next(found, None)
+        if folder is not None:
+            return folder
+    return None
 
 
 def shown_sample(service: Service, control_samples: ControlSamples, since: Sequence[int]) -> int:
@@ -230,4 +249,5 @@ class CheckedListing(FolderContents):
                 "the folder",
                 hint="may the key's user see the folder? If all of it was deleted in the service, `assetsync audit`",
                 patience=self._request.patience,
+                apart_from=self._folder,
             )

@@ -5,6 +5,7 @@ The forms are those that a live installation answered with; wherever it can, an 
 
 import hashlib
 import json
+from collections.abc import Collection
 
 import httpx
 from pydantic import SecretStr
@@ -18,9 +19,11 @@ PAGE = b"<html><body><h1>500</h1>java.lang.NullPointerException api_key=" + KEY.
 _ADDRESS = "http://127.0.0.1:1/dam"
 
 
-def client_over(transport: httpx.BaseTransport) -> HttpService:
+def client_over(transport: httpx.BaseTransport, folders: Collection[str] = ()) -> HttpService:
     """Give the real client over the simulated transport; uploads are answered while they are sent."""
-    settings = ServiceSettings(base_url=_ADDRESS, upload_url=f"{_ADDRESS}/index.cfm", api_key=SecretStr(KEY))
+    settings = ServiceSettings(
+        base_url=_ADDRESS, upload_url=f"{_ADDRESS}/index.cfm", api_key=SecretStr(KEY), folders=tuple(folders)
+    )
     client = HttpService(settings)
     for each in (client._transport, client._for_uploads):
         each.handle_request = transport.handle_request  # type: ignore[method-assign]

@@ -133,7 +133,7 @@ class Simulation:
         (base / "root").mkdir(parents=True)
         self.files = Files(base / "root", self.clock)
         self.service = SimService(self.clock, variant.habits())
-        self.client = client_over(self.service)
+        self.client = client_over(self.service, FOLDERS.values())
         self.baton = Baton((*(f"send-{n}" for n in range(WORKERS)), "read-back", "scan"))
         self.checks = Checks(self)
         self.service.mark = self._at
