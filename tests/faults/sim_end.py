@@ -117,10 +117,12 @@ def expect_progress(simulation: "Simulation") -> None:
         return
     rows = simulation.site.context.ledger.store.rows("SELECT destfolderid FROM folders WHERE names = 'kept'")
     kept = {row[0] for row in rows}
+    # Only a later upload that was read back shows that a lost one would have kept its name.
+    undecided = {row.path for row in _all(simulation) if row.state in (State.SENDING, State.IN_DOUBT)}
     for row in _all(simulation):
         is_searchable = row.destfolderid in kept and not like_pattern(row.path.decode()[2:]).startswith("%")
         waits = row.state is State.QUEUED and row.wanted == "yes" and not simulation.waits_for_sidecar(row)
-        if waits and is_searchable:
+        if waits and is_searchable and row.path not in undecided:
             raise Violation(f"I7: {row.path!r} waits for a list that is capped: {row.reason}, {row.detail}")
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from assetsync.errors import BadAnswer, UsageError
 from assetsync.model import Asset, SearchRequest
-from assetsync.service.paging import every
+from assetsync.service.paging import WholeSearch, every
 
 
 def asset(number, kind="img"):
@@ -138,3 +138,81 @@ def test_endless_new_pages_are_abandoned():
 def test_request_with_own_paging_is_refused():
     with pytest.raises(UsageError, match="startrow"):
         list(every(Paged("row", {}).search, SearchRequest("x", startrow=26)))
+
+
+def stated(number, total, name="f"):
+    return replace(asset(number), filename=name, columns={"totalassetscount": total})
+
+
+class Listings:
+    """A service that pages by row and answers each listing of the folder from the next of these lists."""
+
+    def __init__(self, *lists, is_paged=True):
+        self.lists = lists
+        self.is_paged = is_paged
+        self.orders = []
+
+    @contextmanager
+    def search(self, request):
+        if request.startrow == 1:
+            self.orders.append(request.sortby)
+        rows = self.lists[min(len(self.orders), len(self.lists)) - 1]
+        yield iter(rows[request.startrow - 1 :][: request.maxrows] if self.is_paged else rows)
+
+    def read(self, **said):
+        whole = WholeSearch(self.search, SearchRequest("%"), **said)
+        return [one.id for one in whole], whole.incomplete
+
+
+MANY = [stated(number, 0) for number in range(1500)]
+
+
+@pytest.mark.parametrize("total", [0, 1, "1200", 1200.0, None, "many"])
+def test_single_answer_is_read_once(total):
+    listings = Listings([stated(number, total) for number in range(1200)], is_paged=False)
+    ids, incomplete = listings.read()
+    assert (len(ids), incomplete, listings.orders) == (1200, None, [None])
+
+
+@pytest.mark.parametrize("total", [1201, "1201", 1201.0])
+def test_answer_with_fewer_rows_than_stated_is_incomplete(total):
+    _, incomplete = Listings([stated(number, total) for number in range(1200)], is_paged=False).read()
+    assert incomplete == "it holds 1,200 of 1,201 assets"
+
+
+def test_aliases_count_for_the_total():
+    rows = [stated(0, 2), replace(stated(0, 2), is_alias=True, folder_id="G")]
+    assert Listings(rows, is_paged=False).read() == (["ID0"], None)
+
+
+def test_pages_are_read_until_two_listings_agree():
+    slipped = [one for one in MANY if one.id != "ID700"]
+    listings = Listings(slipped, MANY, MANY)
+    ids, incomplete = listings.read()
+    assert (sorted(ids), incomplete) == (sorted(one.id for one in MANY), None)
+    assert listings.orders == [None, "sizeasc", "dateadd"]
+
+
+def test_pages_that_never_agree_are_incomplete():
+    listings = Listings(MANY[1:], MANY[2:] + MANY[:1], MANY)
+    ids, incomplete = listings.read()
+    assert (len(ids), incomplete) == (1500, "its pages show other assets each time they are read")
+
+
+def test_pages_may_differ_by_own_uploads():
+    listings = Listings(MANY, [*MANY, stated(1500, 0)])
+    assert listings.read(meanwhile=lambda ids: {"ID1500"} & {*ids})[1] is None
+    assert len(listings.orders) == 2
+
+
+def test_stated_total_saves_the_second_listing():
+    listings = Listings([stated(number, 1500) for number in range(1500)])
+    assert (listings.read()[1], listings.orders) == (None, [None])
+
+
+def test_repeated_asset_makes_up_for_no_missing_one():
+    """An asset that slipped to a later page is read twice, and another one not at all."""
+    slipped = [stated(min(number, 1400), 1500) for number in range(1500) if number != 700] + [stated(3, 1500)]
+    listings = Listings(slipped, [stated(number, 1500) for number in range(1500)])
+    ids, incomplete = listings.read()
+    assert ("ID700" in ids, incomplete, len(listings.orders)) == (True, None, 2)

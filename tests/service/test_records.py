@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from assetsync.errors import BadAnswer, KeyRefused, ServiceError, ServiceRefused
 from assetsync.service.json_stream import VALUE_LIMIT
-from assetsync.service.records import RecordStream
+from assetsync.service.records import FolderIds, RecordStream
 
 WIRE = Path(__file__).parent.parent / "wire"
 LATIN = "application/json;charset=ISO-8859-1"
@@ -53,6 +53,25 @@ def test_alias_is_known_by_its_column(value, is_alias):
     columns = ("id", "filename", "folder_id", "size", "md5hash", "kind", "isalias")
     (asset,) = read(rows(["A1", "a", "F", "1", None, "img", value], columns=columns))
     assert asset.is_alias is is_alias
+
+
+@pytest.mark.parametrize(
+    ("shown", "folder"),
+    [
+        ("AB12", "ab12"),
+        ("ab12", "ab12"),
+        ("Ab12", "ab12"),
+        ("CD34", "CD34"),
+        ("", "asked"),
+        (None, "asked"),
+        ("?!", ""),
+    ],
+)
+def test_folder_is_spelled_as_the_client_writes_it(shown, folder):
+    body = rows(["A1", "a", shown, "1", None, "img"], ["A2", "b", shown, "1", None, "img"])
+    folder_ids = FolderIds({"ab12": "ab12"}, lambda: "asked")
+    assets = RecordStream(UTF8, [body.encode()], folder_ids=folder_ids)
+    assert [asset.folder_id for asset in assets] == [folder, folder]
 
 
 def test_recorded_row_keeps_all_columns(recorded):

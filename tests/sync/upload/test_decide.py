@@ -30,6 +30,7 @@ from assetsync.sync.upload.facts import (
     Resembles,
     Rules,
     SidecarState,
+    Unconfirmed,
     Unreadable,
 )
 
@@ -115,6 +116,7 @@ def test_facts_are_asked_for_by_cost():
         ({"equal": MayBeAnothers("A1")}, 60, "A1 has the same content and another file's name: waits until"),
         ({"equal": Resembles([Resembling("A1", "a.jpg", True)], OTHER)}, 5, "asset A1 may come from the upload of"),
         ({"equal": ListedAgain("A1")}, 0, "the last audit did not show A1"),
+        ({"listing": Listing(unsure="the listing is incomplete")}, 60, "the listing is incomplete"),
         ({"sidecars": SidecarState(None, "broken", 3.0)}, 3, "until its sidecar has settled"),
         ({"sidecars": SidecarState(metadata(has_own=True), settles_in=3.0)}, 3, "until its sidecar has settled"),
         ({"rules": replace(RULES, sidecar_wait=60.0)}, 50, "waits for its sidecar"),
@@ -145,6 +147,7 @@ def test_file_waits_behind_an_undecided_upload():
         ({"equal": Resembles([Resembling("A1", "a.jpg", True)])}, "resembles", "the folder holds A1 of the same name"),
         ({"replaces": "A1", "rules": replace(RULES, resend_changed=False)}, "changed", "policy.on_change is report"),
         ({"sidecars": SidecarState(None, "line 3 is broken")}, "sidecar", "line 3 is broken"),
+        ({"row": row_of(send_again=1), "equal": Unconfirmed("A1")}, "unconfirmed", "holds this content as A1"),
     ],
     ids=named,
 )
@@ -162,6 +165,7 @@ def test_file_is_blocked(known, reason, detail):
         ({"content": Changed(STAT._replace(mtime_ns=6))}, Requeue(STAT._replace(mtime_ns=6))),
         ({"equal": EqualVersion(OTHER)}, TakeOver(OTHER, MD5)),
         ({"equal": EqualAsset("A1")}, Adopt("A1", MD5, by_name=False)),
+        ({"equal": EqualAsset("A1"), "listing": Listing(unsure="x")}, Adopt("A1", MD5, by_name=False)),
     ],
     ids=named,
 )
@@ -177,6 +181,7 @@ def test_file_alone_gone_has_vanished():
     "known",
     [
         {"row": row_of(send_again=1), "equal": EqualAsset("A1")},
+        {"row": row_of(send_again=1), "listing": Listing(unsure="the listing is incomplete")},
         {"row": row_of(send_again=1), "past_uploads": CUTS},
         {"replaces": "A1"},
         {"content": Content(None), "equal": NothingEqual()},
