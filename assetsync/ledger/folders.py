@@ -184,12 +184,13 @@ class FolderListings:
 
     def accepted(self, destfolderid: str) -> bytes | None:
         """Return the path of a file that the folder accepted, and that was not missed since; None without one."""
-        given = (
-            "(assetid IS NOT NULL OR EXISTS (SELECT 1 FROM attempts WHERE file_id = f.id AND accepted_id IS NOT NULL))"
-        )
         sql = (
             f"SELECT path FROM files f {_WANTED_IN} AND (state IN ('stored', 'verified')"
-            f" OR (state IN ('in_doubt', 'blocked') AND verified_at IS NULL AND {given})) LIMIT 1"
+            "   OR state IN ('in_doubt', 'blocked') AND verified_at IS NULL)"
+            " AND (id_from = 'answer' AND asset_folder = destfolderid"
+            "   OR EXISTS (SELECT 1 FROM attempts"
+            "     WHERE file_id = f.id AND closed_at IS NULL AND accepted_id IS NOT NULL))"
+            " LIMIT 1"
         )
         path: bytes | None = self._store.value(sql, destfolderid)
         return path

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from assetsync.core.doubt_grace import SLOW_GAP
+from assetsync.core.names import may_be
 from assetsync.ledger.rows import FileRow
 from assetsync.service.search import like_pattern
 
@@ -66,6 +67,7 @@ class Checks:
         key = (asset.folder, asset.content)
         self._stored[key] += 1
         most = self._simulation.files.most[key] + self._allowed[key] + self._untold(asset) + self._handed_on(asset)
+        most += self._under_other_names(asset)
         if self._stored[key] > most and self._blind[asset.folder]:
             self._blind[asset.folder] -= 1
             self._allowed[key] += 1
@@ -75,6 +77,17 @@ class Checks:
                 f"I2: {asset.name} in {asset.folder} ({len(asset.content)} bytes) is stored {self._stored[key]} times"
                 f" by us, and {most} is the most there may be"
             )
+
+    def _under_other_names(self, asset: Stored) -> int:
+        """Count equal assets of other names that a capped list hides from a ledger that has forgotten them.
+
+        Their files were renamed since, so that no search by name shows them either.
+        """
+        if not (self._simulation.forgot and self._simulation.service.habits.lies.cap):
+            return 0
+        others = (one for one in self._simulation.service.assets.values() if one is not asset and one.post is not None)
+        same = (one for one in others if (one.folder, one.content) == (asset.folder, asset.content))
+        return sum(not may_be(asset.name, one.name) for one in same)
 
     def _untold(self, asset: Stored) -> int:
         """Count versions of which no digest is known on either side: one that was only touched may be sent again.
