@@ -267,7 +267,9 @@ def build(
     index, verify = config.schedule.index, config.schedule.verify
     indexes = index is not None and config.policy.verified_when == "findable"
     # A cron line defines when the daemon's job runs; whatever is due by then has waited for at least a minute.
-    indexer = Indexer(context, interval=(index.seconds if isinstance(index, Interval) else 60.0) if indexes else None)
+    interval = (index.seconds if isinstance(index, Interval) else 60.0) if indexes else None
+    refuses_index = service_identity.everywhere.refuses_index
+    indexer = Indexer(context, interval=interval, refuses=refuses_index)
     drift = Drift(context, plan, sidecars, resend_moved=resend_moved)
     sent_metadata = SentMetadata(context, plan, sidecars)
 
@@ -315,7 +317,7 @@ def build(
                 index_lag=min(INDEX_LAG, indexer.interval or INDEX_LAG),
                 unprocessed_after=config.policy.unprocessed_after,
             ),
-            needs_index=lambda: indexes and not indexer.stopped,
+            needs_index=lambda: indexes and not indexer.stopped and not refuses_index(),
             misnames=kinds.may_misname,
             sent_metadata=sent_metadata,
         ),

@@ -29,6 +29,7 @@ from assetsync.errors import (
     KeyRefused,
     ServiceElsewhere,
     ServiceError,
+    ServiceRefused,
     ServiceUnreachable,
 )
 from assetsync.ledger.ledger import Ledger, open_ledger
@@ -176,6 +177,9 @@ class FakeService:
         self.during_search: Callable[[SearchRequest], None] = lambda _request: None
         # Whether an answer has come to an upload of the event loop.
         self.has_answered: Callable[[UploadRequest], bool] = lambda _request: True
+        # Which searches are refused, as to a user who is no administrator, and the folders without a right.
+        self.refuses: Callable[[SearchRequest], bool] = lambda _request: False
+        self.without_right: set[str] = set()
         self.linked: dict[tuple[str, str], Stored] = {}
         self.in_flight = 0
         self.most_in_flight = 0
@@ -262,6 +266,8 @@ class FakeService:
             self.searches.append(request)
         self.during_search(request)
         self._raise_trouble()
+        if self.refuses(request):
+            raise ServiceRefused("Data not supported", code="errorCode.expressionError")
         with self._lock:
             shown = [self._shown(asset) for asset in self.assets.values() if self._matches(asset, request)]
             shown += [self._linked(asset) for asset in self.linked.values() if self._matches(asset, request)]
@@ -292,6 +298,9 @@ class FakeService:
 
     def _matches(self, asset: Stored, request: SearchRequest) -> bool:
         if request.folderid and asset.folder not in request.folderid.split(","):
+            return False
+        if asset.folder in self.without_right or (request.folderid == "" and not request.dbdirect):
+            # An empty folderid shows nothing in the index (observed).
             return False
         if request.dbdirect and asset.stored_at > self.shows_as_of(self._clock.now()):
             return False

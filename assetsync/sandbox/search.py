@@ -76,8 +76,13 @@ def search(
     kinds = _KINDS if show in ("all", "") or (dbdirect and documented) else (show,)
     limits = _by_database(given, documented=documented) if dbdirect else _by_index(given, now)
     where = all_of([Condition("visible_at <= ?", (now,)), one_of("kind", kinds), *limits])
-    if folders := tuple(part.strip() for part in given.get("folderid", "").split(",") if part.strip()):
+    folders = tuple(part.strip() for part in given.get("folderid", "").split(",") if part.strip())
+    if folders or ("folderid" in given and not dbdirect and not documented):
+        # In the index an empty list shows nothing, also to an administrator (observed).
         where = all_of([where, one_of("folder_id", folders)])
+    if settings.rights is not None:
+        visible = tuple(folder for folder, right in settings.rights.items() if right != "none")
+        where = all_of([where, one_of("folder_id", visible)])
     if documented:
         processed = "processed_at > ?" if given.get("available") == "0" else "processed_at <= ?"
         where = all_of([where, Condition(processed, (now,))])

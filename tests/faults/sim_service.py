@@ -328,7 +328,7 @@ class SimService(httpx.BaseTransport):
     def _ask(self, request: httpx.Request) -> httpx.Response:
         method = request.url.params["method"]
         said = request.url.query if request.method == "GET" else request.read()
-        form = {name: values[0] for name, values in parse_qs(said.decode()).items()}
+        form = {name: values[0] for name, values in parse_qs(said.decode(), keep_blank_values=True).items()}
         self.mark("asked")
         if self.silent_since is not None:
             raise httpx.ReadTimeout("no answer", request=request)
@@ -418,6 +418,8 @@ class SimService(httpx.BaseTransport):
         return bool(self.habits.keeps_own) and self.habits.keeps_own in asset.name
 
     def _matches(self, asset: Stored, form: dict[str, str], now: float) -> bool:
+        if form.get("folderid") == "" and "dbdirect" not in form:
+            return False
         if form.get("folderid") and asset.folder not in form["folderid"].split(","):
             return False
         said = form["searchfor"]

@@ -27,7 +27,7 @@ from assetsync.core.read_back import (
     next_look,
 )
 from assetsync.core.states import Event
-from assetsync.errors import ServiceError
+from assetsync.errors import ServiceError, ServiceRefused
 from assetsync.ledger.assets import Change, KnownAsset
 from assetsync.ledger.rows import GOES_ON, MISSING, FileRow
 from assetsync.model import Asset, SearchRequest, State, Wanted
@@ -135,7 +135,9 @@ class Verifier:
         samples = known(_folder_of(rows[0]), _SAMPLES) if needs_index else []
         to_compare = self._sent_metadata.expect(rows)
         searched = [*ids, *(sample.assetid for sample in samples)]
-        found = by_id(self._service, searched, self._sent_metadata.look_in_index) if needs_index else {}
+        found = self._in_index(searched) if needs_index else {}
+        # The service may just now have refused every search through its index.
+        needs_index = needs_index and self._needs_index()
         now = self._clock.now()
         listed = self._take_listed(rows)
         behind = {row.id for row in rows if needs_index and (row.id in listed or self._may_be_behind(row, now))}
@@ -172,6 +174,14 @@ class Verifier:
                 self._meter.findable(now - row.queued_at)
         wants_audit = needs_index and self._request_audit(samples, found)
         return Verified(len(rows), sum(event is Event.CONFIRMED for _, event, _ in changes), wants_audit)
+
+    def _in_index(self, ids: Sequence[str]) -> dict[str, Asset]:
+        try:
+            return by_id(self._service, ids, self._sent_metadata.look_in_index)
+        except ServiceRefused:
+            if self._needs_index():
+                raise
+            return {}
 
     def _may_be_behind(self, row: FileRow, now: float) -> bool:
         """Return whether the index may be behind an upload, so that it says nothing that it does not show the asset.
