@@ -45,7 +45,7 @@ from assetsync.sync.service_identity import ServiceIdentity
 from assetsync.sync.upload.circuit_breaker import RESUMES, CircuitBreaker
 from assetsync.sync.upload.folder_listing import FolderListing
 from assetsync.sync.upload.kinds import Kinds
-from assetsync.sync.upload.limits import DoubtLimit, RateLimiter
+from assetsync.sync.upload.limits import DoubtLimit, RateLimiter, SizeLimit
 from assetsync.sync.upload.prepare import Preparer
 from assetsync.sync.upload.queue import Selection, UploadQueue
 from assetsync.sync.upload.results import ResultRecorder
@@ -83,6 +83,7 @@ class Site:
     preparer: Preparer
     circuit_breaker: CircuitBreaker
     doubt_limit: DoubtLimit
+    size_limit: SizeLimit
     upload_queue: UploadQueue
     uploads: UploadContext
     uploader: Uploader
@@ -146,13 +147,16 @@ class Site:
         """
         queue, now = self.context.ledger.queue, self.context.clock.now()
         has_rested = queue.has_blocked(KEEPS_CHANGING, now, longest=HOUR)
-        if not (self._waited or has_rested) or not self._may_send():
+        is_limited = self.size_limit.certain is not None
+        waited = self._waited or has_rested
+        if not (waited or is_limited) or not self._may_send():
             return False
+        is_tried = self.size_limit.retry_blocked()
         if has_rested:
             queue.retry_blocked(KEEPS_CHANGING, now, only_due=True, longest=HOUR)
         if self._waited:
             self.try_again(only_due=True)
-        return True
+        return is_tried or waited
 
     def _may_send(self) -> bool:
         """Return whether files can be sent: there is no pause and no brake, and the upload window is open."""
@@ -218,7 +222,10 @@ def build(
     folder_listing = FolderListing(context, health_check, service_identity.make_sure)
     workers, window = config.upload.workers, config.upload.window
     most_long = workers - 1 if workers > 1 else None
-    upload_queue = UploadQueue(ledger, clock, plan.mappings.all, most_long=most_long)
+    size_limit = SizeLimit(ledger, clock)
+    upload_queue = UploadQueue(
+        ledger, clock, plan.mappings.all, most_long=most_long, certain_size=lambda: size_limit.certain
+    )
     kinds = Kinds(ledger, clock, config.service, is_leased=upload_queue.is_leased)
     sidecar_cache = SidecarCache(clock)
     met = partial(note_sidecar, context, plan, sidecar_cache)
@@ -245,7 +252,7 @@ def build(
     )
 
     # Queued files are sent.
-    preparer = Preparer(context, plan.mappings, sidecars, folder_listing, sending, kinds=kinds)
+    preparer = Preparer(context, plan.mappings, sidecars, folder_listing, sending, kinds=kinds, size_limit=size_limit)
     doubt_limit = DoubtLimit.of(config, ledger.doubts, clock)
     selection = Selection(
         upload_queue,
@@ -259,7 +266,7 @@ def build(
         context,
         preparer,
         selection,
-        ResultRecorder(context, circuit_breaker, selection, kinds),
+        ResultRecorder(context, circuit_breaker, selection, kinds, size_limit),
         None if config.upload.rate is None else RateLimiter(config.upload.rate, clock, heartbeat.tick),
     )
 
@@ -297,6 +304,7 @@ def build(
         preparer=preparer,
         circuit_breaker=circuit_breaker,
         doubt_limit=doubt_limit,
+        size_limit=size_limit,
         upload_queue=upload_queue,
         uploads=uploads,
         uploader=Uploader(uploads, workers=workers, may_hang=lambda: bool(network_mounts(bytes(config.root)))),

@@ -243,7 +243,7 @@ class FakeService:
         if what == "lost_before":
             return SentExtent.ALL, silence
         if isinstance(what, Reply):
-            return SentExtent.ALL, read_upload_answer(what, SentExtent.ALL)
+            return SentExtent.ALL, read_upload_answer(what, SentExtent.ALL, size=len(content))
         if isinstance(what, tuple) and what[0] == "cut":
             whole = content + closing(request.boundary)
             self.put(whole[: what[1]], request.filename, request.destfolderid)
