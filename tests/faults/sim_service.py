@@ -43,6 +43,8 @@ class SimService(httpx.BaseTransport):
         self.late: list[Stored] = []
         self.deleted: dict[str, Stored] = {}
         self.phantoms = 0
+        # The sizes, in bytes, of the uploads that a proxy refused by 413.
+        self.refused: list[int] = []
         self.key_refused = False
         self.silent_since: float | None = None
         self.hangs = False
@@ -225,6 +227,7 @@ class SimService(httpx.BaseTransport):
         if self.habits.refuses_copies and self._has(post.content):
             return xml(1, "File already exists in Razuna", post.name)
         if self.habits.limit and post.size > self.habits.limit:
+            self.refused.append(post.size)
             return response(PAGE, "text/html", 413)
         self._clock.advance(self.habits.upload_takes)
         self._uploads += 1
