@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from assetsync.core.names import printable
-from assetsync.core.read_back import Expected, Reading, compare
+from assetsync.core.read_back import Expected, Reading, compare, new_version
 from assetsync.core.states import Event
 from assetsync.errors import ServiceRefused
 from assetsync.ledger.assets import Change
@@ -217,6 +217,8 @@ class _Case:
 def different(row: FileRow, difference: str) -> dict[str, Any]:
     """Return the columns for a file whose asset no longer equals it, and log an error."""
     detail = f"the asset {row.assetid} is no longer this file: {difference}; look at it in the service"
+    if row.verified_at is not None:
+        detail = new_version(row.assetid, difference)
     log.error("blocked", path=printable(row.path), assetid=row.assetid, detail=detail)
     return {"reason": "different", "detail": detail}
 

@@ -24,6 +24,7 @@ from assetsync.core.read_back import (
     Unprocessed,
     compare,
     gathered,
+    new_version,
     next_look,
 )
 from assetsync.core.states import Event
@@ -348,10 +349,7 @@ class Verifier:
                 # Either it was verified in its folder and moved later, or it has arrived in its destination folder.
                 reading = Reading.EQUAL
         if reading in (Reading.DIFFERENT, Reading.MOVED):
-            then = "`assetsync retry PATH`, with --send-again for a new upload"
-            if reading is Reading.MOVED:
-                then = "move it there, or let it lie, and `assetsync retry PATH`"
-            detail = f"the asset {row.assetid} is not this file: {difference}; look at it in the service, then {then}"
+            detail = _of_another(row, reading, difference)
             log.error("blocked", path=printable(row.path), assetid=row.assetid, detail=detail)
             return row, Event.DIFFERENT, columns | {"reason": "different", "detail": detail}
         if reading is Reading.EQUAL and (findable or not needs_index):
@@ -476,6 +474,16 @@ class Verifier:
         if row.id_from == "adopted":
             was = f"the asset {row.assetid} was found in the service, which"
         return row, Event.UNSEEN, {"detail": f"{was} has not shown it for {UNSEEN_PATIENCE / 60:.0f} minutes"}
+
+
+def _of_another(row: FileRow, reading: Reading, difference: str) -> str:
+    """Return the sentence about an asset that is in another folder, or is not the file."""
+    if reading is Reading.DIFFERENT and row.verified_at is not None:
+        return new_version(row.assetid, difference)
+    then = "`assetsync retry PATH`, with --send-again for a new upload"
+    if reading is Reading.MOVED:
+        then = "move it there, or let it lie, and `assetsync retry PATH`"
+    return f"the asset {row.assetid} is not this file: {difference}; look at it in the service, then {then}"
 
 
 def _until_all(assets: Iterator[Asset], ids: Collection[str]) -> dict[str, Asset]:
