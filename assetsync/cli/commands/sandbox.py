@@ -125,8 +125,8 @@ def command(
     probability, seconds and status. With `stored` true, status and html come after the upload is stored, as answer_lost
     always does.
 
-    GET /_sandbox/assets lists the assets. POST an id with a folder, a name, delete or process there, to move, rename or
-    delete an asset, or to have one processed that never was.
+    GET /_sandbox/assets lists the assets. POST an id with a folder, a name, delete, version or process there, to move,
+    rename or delete an asset, to give it new content, or to have one processed that never was.
 
     \b
     Examples:
