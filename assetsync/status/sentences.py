@@ -31,8 +31,8 @@ _HELP = {
     " again within a minute once it can be opened, at once `assetsync retry {path}`",
     "unknown_folder": "correct destfolderid and reload, or create the folder: the next waiting file tries it within ten"
     " minutes, and each start of assetsync tries all; at once `assetsync retry {path}`",
-    "too_large_for_proxy": "raise the limit of the proxy (client_max_body_size in nginx), then `assetsync retry --reason"
-    " too_large_for_proxy`; or leave such files out with upload.max_file_size",
+    "too_large_for_proxy": "raise the limit of the proxy (client_max_body_size in nginx), then `assetsync retry"
+    " --reason too_large_for_proxy`; or leave such files out with upload.max_file_size",
     "keeps_changing": "it is sent by itself once unchanged for an hour: leave it out by an `ignore` pattern, or set a"
     " longer folders[].settle for its mapping; as it is: `assetsync retry --send-again {path}`",
     "unprocessed": "a scan looks again within schedule.rescan; if it is another file:"
