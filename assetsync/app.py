@@ -45,7 +45,7 @@ from assetsync.sync.service_identity import ServiceIdentity
 from assetsync.sync.upload.circuit_breaker import RESUMES, CircuitBreaker
 from assetsync.sync.upload.folder_listing import FolderListing
 from assetsync.sync.upload.kinds import Kinds
-from assetsync.sync.upload.limits import DoubtLimit, RateLimiter
+from assetsync.sync.upload.limits import DoubtLimit, RateLimiter, SizeLimit
 from assetsync.sync.upload.prepare import Preparer
 from assetsync.sync.upload.queue import Selection, UploadQueue
 from assetsync.sync.upload.results import ResultRecorder
@@ -83,6 +83,7 @@ class Site:
     preparer: Preparer
     circuit_breaker: CircuitBreaker
     doubt_limit: DoubtLimit
+    size_limit: SizeLimit
     upload_queue: UploadQueue
     uploads: UploadContext
     uploader: Uploader
@@ -147,13 +148,16 @@ class Site:
         """
         queue, now = self.context.ledger.queue, self.context.clock.now()
         has_rested = queue.has_blocked(KEEPS_CHANGING, now, longest=HOUR)
-        if not (self._waited or has_rested) or not self._may_send():
+        is_limited = self.size_limit.certain is not None
+        waited = self._waited or has_rested
+        if not (waited or is_limited) or not self._may_send():
             return False
+        is_tried = self.size_limit.retry_blocked()
         if has_rested:
             queue.retry_blocked(KEEPS_CHANGING, now, only_due=True, longest=HOUR)
         if self._waited:
             self.try_again(only_due=True)
-        return True
+        return is_tried or waited
 
     def _may_send(self) -> bool:
         """Return whether files can be sent: there is no pause and no brake, and the upload window is open."""
@@ -218,7 +222,10 @@ def build(
     health_check = HealthCheck(service_identity, folders)
     workers, window = config.upload.workers, config.upload.window
     most_long = workers - 1 if workers > 1 else None
-    upload_queue = UploadQueue(ledger, clock, plan.mappings.all, most_long=most_long)
+    size_limit = SizeLimit(ledger, clock)
+    upload_queue = UploadQueue(
+        ledger, clock, plan.mappings.all, most_long=most_long, certain_size=lambda: size_limit.certain
+    )
     folder_listing = FolderListing(context, health_check, service_identity.make_sure, upload_queue.is_leased)
     kinds = Kinds(ledger, clock, config.service, is_leased=upload_queue.is_leased)
     sidecar_cache = SidecarCache(clock)
@@ -246,7 +253,7 @@ def build(
     )
 
     # Queued files are sent.
-    preparer = Preparer(context, plan.mappings, sidecars, folder_listing, sending, kinds=kinds)
+    preparer = Preparer(context, plan.mappings, sidecars, folder_listing, sending, kinds=kinds, size_limit=size_limit)
     doubt_limit = DoubtLimit.of(config, ledger.doubts, clock)
     selection = Selection(
         upload_queue,
@@ -260,7 +267,7 @@ def build(
         context,
         preparer,
         selection,
-        ResultRecorder(context, circuit_breaker, selection, kinds),
+        ResultRecorder(context, circuit_breaker, selection, kinds, size_limit),
         None if config.upload.rate is None else RateLimiter(config.upload.rate, clock, heartbeat.tick),
     )
 
@@ -268,7 +275,9 @@ def build(
     index, verify = config.schedule.index, config.schedule.verify
     indexes = index is not None and config.policy.verified_when == "findable"
     # A cron line defines when the daemon's job runs; whatever is due by then has waited for at least a minute.
-    indexer = Indexer(context, interval=(index.seconds if isinstance(index, Interval) else 60.0) if indexes else None)
+    interval = (index.seconds if isinstance(index, Interval) else 60.0) if indexes else None
+    refuses_index = service_identity.everywhere.refuses_index
+    indexer = Indexer(context, interval=interval, refuses=refuses_index)
     drift = Drift(context, plan, sidecars, resend_moved=resend_moved)
     sent_metadata = SentMetadata(context, plan, sidecars)
 
@@ -296,6 +305,7 @@ def build(
         preparer=preparer,
         circuit_breaker=circuit_breaker,
         doubt_limit=doubt_limit,
+        size_limit=size_limit,
         upload_queue=upload_queue,
         uploads=uploads,
         uploader=Uploader(uploads, workers=workers, may_hang=lambda: bool(network_mounts(bytes(config.root)))),
@@ -316,7 +326,7 @@ def build(
                 index_lag=min(INDEX_LAG, indexer.interval or INDEX_LAG),
                 unprocessed_after=config.policy.unprocessed_after,
             ),
-            needs_index=lambda: indexes and not indexer.stopped,
+            needs_index=lambda: indexes and not indexer.stopped and not refuses_index(),
             misnames=kinds.may_misname,
             sent_metadata=sent_metadata,
         ),

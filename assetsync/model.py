@@ -329,7 +329,18 @@ class AddressProbe:
     detail: str = ""
 
 
-class Service(Protocol):
+class Searches(Protocol):
+    """A service as far as it searches."""
+
+    def search(self, request: SearchRequest) -> AbstractContextManager[Iterator[Asset]]:
+        """Open a search; the rows are read as a stream inside the block.
+
+        Raise ServiceUnreachable, KeyRefused, BadAnswer or ServiceRefused, on entry or while rows are read: an answer is
+        complete only if the iterator ended by itself.
+        """
+
+
+class Service(Searches, Protocol):
     """The three operations of the interface, as `sync` uses them."""
 
     @property
@@ -346,13 +357,6 @@ class Service(Protocol):
         """Return a connection for a coroutine of the running event loop; it is opened by its first post.
 
         Return None if files can only be sent by `upload`, as through a proxy.
-        """
-
-    def search(self, request: SearchRequest) -> AbstractContextManager[Iterator[Asset]]:
-        """Open a search; the rows are read as a stream inside the block.
-
-        Raise ServiceUnreachable, KeyRefused, BadAnswer or ServiceRefused, on entry or while rows are read: an answer is
-        complete only if the iterator ended by itself.
         """
 
     def probe_uploads(self) -> AddressProbe:

@@ -29,6 +29,7 @@ from assetsync.errors import (
     KeyRefused,
     ServiceElsewhere,
     ServiceError,
+    ServiceRefused,
     ServiceUnreachable,
 )
 from assetsync.ledger.ledger import Ledger, open_ledger
@@ -186,6 +187,9 @@ class FakeService:
         self.during_search: Callable[[SearchRequest], None] = lambda _request: None
         # Whether an answer has come to an upload of the event loop.
         self.has_answered: Callable[[UploadRequest], bool] = lambda _request: True
+        # Which searches are refused, as to a user who is no administrator, and the folders without a right.
+        self.refuses: Callable[[SearchRequest], bool] = lambda _request: False
+        self.without_right: set[str] = set()
         self.linked: dict[tuple[str, str], Stored] = {}
         self.in_flight = 0
         self.most_in_flight = 0
@@ -249,7 +253,7 @@ class FakeService:
         if what == "lost_before":
             return SentExtent.ALL, silence
         if isinstance(what, Reply):
-            return SentExtent.ALL, read_upload_answer(what, SentExtent.ALL)
+            return SentExtent.ALL, read_upload_answer(what, SentExtent.ALL, size=len(content))
         if isinstance(what, tuple) and what[0] == "cut":
             whole = content + closing(request.boundary)
             self.put(whole[: what[1]], request.filename, request.destfolderid)
@@ -272,6 +276,8 @@ class FakeService:
             self.searches.append(request)
         self.during_search(request)
         self._raise_trouble()
+        if self.refuses(request):
+            raise ServiceRefused("Data not supported", code="errorCode.expressionError")
         with self._lock:
             shown = [self._shown(asset) for asset in self.assets.values() if self._matches(asset, request)]
             shown += [self._linked(asset) for asset in self.linked.values() if self._matches(asset, request)]
@@ -304,6 +310,9 @@ class FakeService:
 
     def _matches(self, asset: Stored, request: SearchRequest) -> bool:
         if request.folderid and asset.folder not in request.folderid.split(","):
+            return False
+        if asset.folder in self.without_right or (request.folderid == "" and not request.dbdirect):
+            # An empty folderid shows nothing in the index (observed).
             return False
         if request.dbdirect and asset.stored_at > self.shows_as_of(self._clock.now()):
             return False

@@ -20,6 +20,7 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
 from assetsync.model import AddressProbe, Answer, Fault, Outcome, SentExtent
+from assetsync.text import amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +148,26 @@ _SOUND_ID = re.compile(r"(?!(?i:all)\Z)[A-Za-z0-9-]{1,64}")
 _CODE_NAMES = ("responsecode", "response")
 _FILETYPES = frozenset({"img", "vid", "aud", "doc", "other"})
 _TEXT_LIMIT = 500
-# Usually a proxy sends these statuses and has passed nothing on, but that is not certain.
-_STATUS_MEANS = {
-    413: " (larger than the service, or a proxy before it, accepts)",
-    504: " (a proxy before the service timed out)",
+# Usually a proxy sends this status and has passed nothing on, but that is not certain.
+_STATUS_MEANS = {504: " (a proxy before the service timed out)"}
+TOO_LARGE_FOR_PROXY = "too_large_for_proxy"
+"""The reason of an upload that a proxy before the service refused by 413 (observed with nginx, above 1 MB)."""
+
+REFUSED_BY_PROXY = "refused_by_proxy"
+"""The reason of an upload that no proxy of this configuration passes on: see `_OF_A_PROXY`."""
+
+HTTP_STATUS = "http_status"
+"""The reason of an upload that was answered by any other status that is not the application's."""
+
+_OF_A_PROXY = {
+    HTTPStatus.LENGTH_REQUIRED: REFUSED_BY_PROXY,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: TOO_LARGE_FOR_PROXY,
+    HTTPStatus.REQUEST_URI_TOO_LONG: REFUSED_BY_PROXY,
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: REFUSED_BY_PROXY,
+    HTTPStatus.NOT_IMPLEMENTED: REFUSED_BY_PROXY,
 }
+"""Statuses by which a proxy refuses a request before it passes any of it on, and the reason that each becomes."""
+
 # 500 is the application's own failure. A gate in front of it refuses by 413 and 429 and passes nothing on. Every other
 # status may come from a proxy that no longer waits for the application.
 _FINAL_STATUSES = frozenset({413, 429, 500})
@@ -190,11 +206,13 @@ def is_sound_id(text: str) -> bool:
     return _SOUND_ID.fullmatch(text) is not None
 
 
-def read_upload_answer(reply: Reply, left: SentExtent, *, redirectto: str | None = None) -> Outcome:
+def read_upload_answer(
+    reply: Reply, left: SentExtent, *, redirectto: str | None = None, size: int | None = None
+) -> Outcome:
     """Return the outcome that the answer to an upload means.
 
     `left` is how much of the request was sent when the answer came; `redirectto` is the address that the request asked
-    for.
+    for; `size` is that of the file in bytes, if it is known.
 
     - ACCEPTED needs code 0 and a valid id in the interface's form, after the whole request was sent.
     - REFUSED needs a message that is known to come before anything is stored.
@@ -208,6 +226,8 @@ def read_upload_answer(reply: Reply, left: SentExtent, *, redirectto: str | None
         fields = _read_fields(reply, redirectto)
     except _Unreadable as problem:
         reason, detail = problem.args
+        if reason == TOO_LARGE_FOR_PROXY and size is not None:
+            detail = f"{detail}, {amount(size)}"
         outcome = read_silence(left, detail, reason=reason, retry_after=reply.retry_after)
         is_final = left is SentExtent.ALL and reply.status in _FINAL_STATUSES and _is_complete(reply)
         return outcome._replace(answered=True) if is_final else outcome
@@ -247,6 +267,14 @@ def read_giving_up(left: SentExtent, problem: str, *, changed: bool) -> Outcome:
         return Outcome(Answer.UNSENT, reason=word, detail=problem, fault=Fault.FILE)
     detail = f"{problem}; a part of it had been sent, so the service may have stored a damaged asset"
     return Outcome(Answer.DOUBT, reason=while_sent, detail=detail, fault=Fault.FILE)
+
+
+def too_large_for_proxy(size: int) -> str:
+    """Return the sentence about a file that is not sent because a proxy refused an upload of this size in bytes."""
+    return (
+        f"refused by a proxy: 413, {amount(size)}: raise its limit (client_max_body_size in nginx), or leave such files"
+        " out with upload.max_file_size; once a day one of them is tried"
+    )
 
 
 def not_the_upload_address(address: str, detail: str) -> str:
@@ -328,8 +356,10 @@ def _read_fields(reply: Reply, redirectto: str | None) -> dict[str, str]:
     if 300 <= reply.status < 400:  # noqa: PLR2004 - the class of redirects
         return _read_redirect(reply, redirectto)
     if not _is_success(reply.status):
+        if reply.status in _OF_A_PROXY:
+            raise _Unreadable(_OF_A_PROXY[HTTPStatus(reply.status)], f"refused by a proxy: {reply.status}")
         means = _STATUS_MEANS.get(reply.status, "")
-        raise _Unreadable("http_status", f"the answer was HTTP status {reply.status}{means}")
+        raise _Unreadable(HTTP_STATUS, f"the answer was HTTP status {reply.status}{means}")
     if len(reply.body) > ANSWER_LIMIT:
         raise _Unreadable("answer_too_long", f"the answer was longer than {ANSWER_LIMIT} bytes")
     return _read_xml(reply)

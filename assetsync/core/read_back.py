@@ -118,6 +118,14 @@ def compare(expected: Expected, asset: Asset) -> tuple[Reading, str]:
     return Reading.EQUAL, ""
 
 
+def new_version(assetid: str | None, difference: str) -> str:
+    """Return the sentence about an asset that was verified and holds something else by now."""
+    return (
+        f"the asset {assetid} has a new version in the service: {difference}; copy it into the tree if it is the right"
+        " one, else `assetsync retry --send-again PATH` uploads the file as another asset"
+    )
+
+
 def next_look(waited: float, longest: float, lag: float = 0.0) -> float:
     """Return the seconds until an asset is looked for again that was sent `waited` seconds ago; the pauses grow.
 

@@ -6,6 +6,7 @@ circuit breaker handles trouble with the service; a single folder that does not 
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import structlog
 
@@ -37,6 +38,7 @@ class ReadBack:
         self._verify_wanted = threading.Event()
         self._index_wanted = threading.Event()
         self._audit_wanted = threading.Event()
+        self._nightly_wanted = threading.Event()
         self._audit_left = True
         self._audit_again = 0.0
         self._audit_began: float | None = None
@@ -59,6 +61,11 @@ class ReadBack:
         self._audit_wanted.set()
         self._bell.ring()
 
+    def want_nightly_audit(self) -> None:
+        """Request the audits of a night; several requests count once."""
+        self._nightly_wanted.set()
+        self._bell.ring()
+
     def look_for_audits(self) -> None:
         """Look at once for pending audits in the ledger, which an operator may have requested."""
         self._audit_left = True
@@ -73,6 +80,8 @@ class ReadBack:
         """
         if job == "audit":
             return self._site.pending_audits.asked_at()
+        if job == "nightly_audit":
+            return self._site.pending_audits.nightly_at()
         run = self._ledger.runs.last().get(job)
         return None if run is None else run.at
 
@@ -94,7 +103,7 @@ class ReadBack:
                 self._index()
             elif self._verify_wanted.is_set() and budgeted <= 0:
                 self._verify()
-            elif not self._audit():
+            elif not self._audit(rests=budgeted > 0):
                 self._bell.wait(heard, min(self._idle, budgeted or rest or self._idle))
         except ServiceError as error:
             self._site.trouble(error)
@@ -129,16 +138,24 @@ class ReadBack:
                     self._site.ran("index", began, idle=not sent)
                     return
 
-    def _audit(self) -> bool:
-        """Audit one folder that is due; return False if none is due."""
-        if self._audit_wanted.is_set():
-            self._site.pending_audits.ask()
-            self._audit_wanted.clear()
-            self._audit_left = True
-            self._audit_again = 0.0
+    def _take_audits(self) -> None:
+        """Record the requested audits in the ledger."""
+        pending = self._site.pending_audits
+        for wanted, ask in ((self._audit_wanted, pending.ask), (self._nightly_wanted, pending.ask_nightly)):
+            if wanted.is_set():
+                ask()
+                wanted.clear()
+                self._audit_left = True
+                self._audit_again = 0.0
+
+    def _audit(self, *, rests: bool) -> bool:
+        """Audit one folder that is due; return False if none is. While the budget `rests`, those of a night wait."""
+        self._take_audits()
         if not self._audit_left or self._clock.steady() < self._audit_again or not self._may_ask():
             return False
         left = self._site.pending_audits.folders()
+        is_nightly = not left
+        left = left or self._site.pending_audits.nightly()
         if not left:
             self._audit_left = False
             if self._audit_began is not None:
@@ -149,13 +166,14 @@ class ReadBack:
             self._audit_began = self._clock.steady()
         folder = min(left, key=lambda folder: self._put_off.get(folder, 0.0))
         self._audit_again = self._put_off.get(folder, 0.0)
-        if self._clock.steady() < self._audit_again:
+        if self._clock.steady() < self._audit_again or (is_nightly and rests):
             return False
         # If the audit raises an error, it is retried, but not at once.
         self._audit_again = self._clock.steady() + _AGAIN
         began = self._clock.steady()
         try:
-            self._site.auditor.audit(folder)
+            with self._site.budget.step() if is_nightly else nullcontext():
+                self._site.auditor.audit(folder)
         except ServiceError as error:
             wait = self._folder_backoff.put_off(folder, error, self._clock.steady() - began)
             wait = max(_AGAIN, wait)

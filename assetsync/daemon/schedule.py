@@ -17,14 +17,19 @@ from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
 from assetsync.config.models import Schedule as Times
-from assetsync.config.schedule import Cron, Interval
+from assetsync.config.schedule import Cron, Interval, cron
 from assetsync.daemon.work import Work
+from assetsync.ledger.runs import JOBS
 from assetsync.model import Clock
 
 log = structlog.get_logger(__name__)
 
 _JUMP = 5.0
 """Seconds that the wall clock may drift from the steady clock: less is an NTP step, or a process that was stopped."""
+
+
+_NIGHTLY = cron("30 3 * * *")
+"""When a part of the folders is audited each night, if audits are on."""
 
 
 class SystemZone(tzinfo):
@@ -71,13 +76,14 @@ class Schedule:
         self._scheduler.add_listener(lambda event: failed(event.exception), EVENT_JOB_ERROR)
         self._jobs: list[Job] = []
         jobs = {
-            "rescan": work.want_scan,
-            "index": work.read_back.want_index,
-            "verify": work.read_back.want_verify,
-            "audit": work.read_back.want_audit,
+            "rescan": (times.rescan, work.want_scan),
+            "index": (times.index, work.read_back.want_index),
+            "verify": (times.verify, work.read_back.want_verify),
+            "audit": (times.audit, work.read_back.want_audit),
+            "nightly_audit": (times.audit and _NIGHTLY, work.read_back.want_nightly_audit),
         }
-        for name, job in jobs.items():
-            trigger = trigger_of(getattr(times, name))
+        for name, (when, job) in jobs.items():
+            trigger = trigger_of(when)
             if trigger is not None:
                 first = _first(name, trigger, work)
                 added = self._scheduler.add_job(job, _FromNow(trigger), id=name, name=name, next_run_time=first)
@@ -114,11 +120,13 @@ class Schedule:
         self._scheduler.wakeup()
 
     def next_runs(self) -> dict[str, float]:
-        """Return the next start of each job, in seconds since the epoch; jobs that are off are left out.
+        """Return the next start of each job, in seconds since the epoch, without nightly jobs and jobs that are off.
 
         Any thread may call this: it waits for no lock of the scheduler.
         """
-        return {job.id: due.timestamp() for job in self._jobs if (due := job.next_run_time) is not None}
+        return {
+            job.id: due.timestamp() for job in self._jobs if job.id in JOBS and (due := job.next_run_time) is not None
+        }
 
 
 class _FromNow(BaseTrigger):  # type: ignore[misc] # APScheduler has no types

@@ -189,6 +189,7 @@ class Work:
             except ServiceError as error:
                 site.trouble(error)
         if take_requests(site.context):
+            site.size_limit.reload()
             site.upload_queue.clear()
             self._bell.ring()
             self.read_back.look_for_audits()

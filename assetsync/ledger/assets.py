@@ -129,7 +129,8 @@ def _confirm_usual(conn: sqlite3.Connection, row: FileRow, changes: dict[str, An
 
 def _doubt(conn: sqlite3.Connection, row: FileRow, changes: dict[str, Any], now: float) -> None:
     """Put a row in doubt because the service does not show its id; reopen its last attempt."""
-    reason = MISSING if row.reason == MISSING else "unseen"
+    # What was verified once was removed since; an audit lists it as missing.
+    reason = MISSING if row.reason == MISSING or row.verified_at is not None else "unseen"
     last = conn.execute("SELECT MAX(id) FROM attempts WHERE file_id = ?", (row.id,)).fetchone()[0]
     if last is not None:
         reopen(conn, last, now, why="unseen", accepted_id=row.assetid)

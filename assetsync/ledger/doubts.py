@@ -13,7 +13,13 @@ from typing import NamedTuple
 from assetsync.core.backoff import LONGEST
 from assetsync.core.doubt import Judgement, Verdict
 from assetsync.core.doubt_grace import Grace, Looked
-from assetsync.core.outcome import UNREADABLE_WHILE_SENT
+from assetsync.core.outcome import (
+    HTTP_STATUS,
+    REFUSED_BY_PROXY,
+    TOO_LARGE_FOR_PROXY,
+    UNREADABLE_WHILE_SENT,
+    too_large_for_proxy,
+)
 from assetsync.core.states import Event
 from assetsync.ledger.file.database import ANY_OF, Database
 from assetsync.ledger.file.facts import ACCOUNT, set_fact
@@ -45,6 +51,12 @@ outage are enough."""
 _MAY_BE_REPLACED = f"reason IS NOT '{UNREADABLE_WHILE_SENT}'"
 """SQL condition: the detail of a file may be replaced. The detail of a file whose disk failed names the error until the
 doubt is decided."""
+
+_LOOKED_UP = (
+    f"IIF(reason IN ('{HTTP_STATUS}', '{REFUSED_BY_PROXY}', '{TOO_LARGE_FOR_PROXY}'),"
+    " substr(detail, 1, instr(detail || ';', ';') - 1) || '; ' || ?1, ?1)"
+)
+"""SQL expression: the detail of a file in doubt after a look-up; the status that its upload got stays the beginning."""
 
 _ACCEPTED_PAGE = 1000
 _ACCEPTED_AT_MOST = 100_000
@@ -133,11 +145,14 @@ class Doubts:
         return int(self._store.value("SELECT COUNT(*) FROM files WHERE state = 'in_doubt'"))
 
     def by_folder(self) -> dict[str, FolderDoubts]:
-        """Return the open doubts of each destination folder that has any."""
+        """Return the open doubts of each destination folder that has any.
+
+        Uploads that a proxy refused for their size show nothing of a folder, and do not count.
+        """
         # The plus prevents SQLite from reading all attempts in folder order.
         sql = (
             "SELECT destfolderid, COUNT(*), COALESCE(MAX(took), 0), MIN(answered), MAX(started_at) FROM attempts a"
-            f" WHERE {_UNDECIDED} GROUP BY +destfolderid"
+            f" WHERE {_UNDECIDED} AND why IS NOT '{TOO_LARGE_FOR_PROXY}' GROUP BY +destfolderid"
         )
         return {row[0]: FolderDoubts(row[1], row[2], bool(row[3]), row[4]) for row in self._store.rows(sql)}
 
@@ -314,8 +329,8 @@ class Doubts:
             later = [(look_at, attempt) for attempt in {*attempt_ids, *with_them}]
             conn.executemany("UPDATE attempts SET look_at = ? WHERE id = ?", later)
             conn.executemany(
-                f"UPDATE files SET detail = ? WHERE state = 'in_doubt' AND {_MAY_BE_REPLACED} AND id ="
-                " (SELECT file_id FROM attempts WHERE id = ?)",
+                f"UPDATE files SET detail = {_LOOKED_UP} WHERE state = 'in_doubt' AND {_MAY_BE_REPLACED} AND id ="
+                " (SELECT file_id FROM attempts WHERE id = ?2)",
                 [(detail, attempt) for attempt in attempt_ids],
             )
 
@@ -346,7 +361,7 @@ class Doubts:
             for assetid in verdict.doubled:
                 explain(conn, assetid, "doubled", file)
             if verdict.judgement is Judgement.WAIT:
-                sql = f"UPDATE files SET detail = ? WHERE id = ? AND {_MAY_BE_REPLACED}"
+                sql = f"UPDATE files SET detail = {_LOOKED_UP} WHERE id = ?2 AND {_MAY_BE_REPLACED}"
                 conn.execute(sql, (verdict.reason, file.id))
                 return
             if verdict.judgement is Judgement.UNDECIDABLE:
@@ -407,11 +422,13 @@ def _not_stored(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict, no
         explain(conn, verdict.assetid, "damaged", file)
     event = Event.DAMAGED if verdict.judgement is Judgement.DAMAGED else Event.ABSENT
     is_unreadable = attempt.why == UNREADABLE_WHILE_SENT
+    is_too_large = attempt.why == TOO_LARGE_FOR_PROXY and event is Event.ABSENT
     before = read_file(conn, file.id)
     apply(
         conn, file.id, event, now,
-        # An unreadable file shows nothing about the way to the service, which this number is about.
-        absences=file.absences + (not is_unreadable),
+        # This number is about what breaks an upload on the way. An unreadable file shows nothing of that, and a proxy
+        # that refuses has said so.
+        absences=file.absences + (attempt.why not in (UNREADABLE_WHILE_SENT, REFUSED_BY_PROXY, TOO_LARGE_FOR_PROXY)),
         reason=str(verdict.judgement), detail=verdict.reason, due_at=now,
         assetid=None, id_from=None, asset_folder=None,
     )  # fmt: skip
@@ -419,6 +436,8 @@ def _not_stored(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict, no
         # Another upload might leave another damaged asset.
         detail = f"{before.detail}: {verdict.reason}" if before.reason == attempt.why else verdict.reason
         apply(conn, file.id, Event.BLOCKED, now, reason="unreadable", detail=detail)
+    elif is_too_large and before.wanted is Wanted.YES:
+        apply(conn, file.id, Event.BLOCKED, now, reason=TOO_LARGE_FOR_PROXY, detail=too_large_for_proxy(attempt.size))
     elif before.wanted is Wanted.OUTSIDE:
         # The queue does not send it: a person must know.
         apply(

@@ -359,6 +359,22 @@ class Queue:
         values = (now, longest, reason)
         return self._store.write(lambda conn: retry_where(conn, f"reason = ?3{due}", values, now))
 
+    def retry_smallest(self, reason: str, now: float) -> int | None:
+        """Retry the smallest file blocked for a reason, and return its size in bytes; None if there is none."""
+        sql = (
+            "SELECT id, size FROM files WHERE state = 'blocked' AND reason = ? AND wanted = 'yes' ORDER BY size LIMIT 1"
+        )
+        smallest = next(iter(self._store.rows(sql, reason)), None)
+        if smallest is None:
+            return None
+        self._store.write(lambda conn: retry_where(conn, "id = ? AND reason = ?", (smallest["id"], reason), now))
+        return int(smallest["size"])
+
+    def largest_accepted(self, below: int) -> int:
+        """Return the size in bytes of the largest accepted upload `below` a size, 0 without one; reads all attempts."""
+        sql = "SELECT COALESCE(MAX(size), 0) FROM attempts WHERE result = 'accepted' AND size < ?"
+        return int(self._store.value(sql, below))
+
     def counts(self, now: float) -> tuple[int, int]:
         """Return the number of queued wanted files, and how many of them wait for a held folder."""
         rows = self._store.rows(f"SELECT files, {_IS_HELD} {_QUEUED}", now)

@@ -49,6 +49,10 @@ _UPLOAD_ADDRESS = "upload_address"
 """The fact that records the address for uploads, and what a probe of it showed: the fields of `UploadAddress`."""
 
 
+PROXY_LIMIT = "proxy_limit"
+"""The fact that records which sizes a proxy before the service refuses: the fields of `ProxyLimit`."""
+
+
 class LastScan(NamedTuple):
     """When the whole tree was last scanned, whether it was completely readable, and the paths that were not.
 
@@ -133,6 +137,18 @@ class UploadAddress(NamedTuple):
     detail: str = ""
 
 
+class ProxyLimit(NamedTuple):
+    """The largest accepted size and the smallest that a proxy refused, in bytes; `refused` is None after an acceptance.
+
+    `tried_at` is when a blocked file was tried last, in seconds since the epoch; `trial` is its size until its answer.
+    """
+
+    accepted: int
+    refused: int | None
+    tried_at: float
+    trial: int | None = None
+
+
 class HeldUp(NamedTuple):
     """Uploads in doubt keep a process from sending queued files, in which start of the ledger and since when.
 
@@ -180,7 +196,7 @@ class Vanished:
         return f"{self.count:,} of {self.known:,} files: {', '.join(named)}{f', {rest:,} from others' if rest else ''}"
 
 
-T = TypeVar("T", LastScan, Pause, Refusal, HeldUp, PageAddress, UploadAddress)
+T = TypeVar("T", LastScan, Pause, Refusal, HeldUp, PageAddress, UploadAddress, ProxyLimit)
 
 
 class Runs:
@@ -304,6 +320,11 @@ class Runs:
         """Return the address for uploads that was recorded last."""
         record = self._read(_UPLOAD_ADDRESS)
         return None if record is None else _read_as(UploadAddress, record)
+
+    def proxy_limit(self) -> ProxyLimit | None:
+        """Return which sizes a proxy refuses; None if none ever refused one."""
+        record = self._read(PROXY_LIMIT)
+        return None if record is None else _read_as(ProxyLimit, record)
 
     def note_unsettled(self, unsettled: Unsettled) -> None:
         """Record how many files are not settled yet."""

@@ -205,6 +205,7 @@ class Reconciler:
                 self._look_up(counts=True)
             return
         if take_requests(site.context):
+            site.size_limit.reload()
             site.upload_queue.clear()
         site.try_what_waited()
         self._look_up(counts=counts)

@@ -154,6 +154,10 @@ WOULD_HANG: Final = (
 
 _PIECES_AT_ONCE: Final = 100
 
+TOO_LARGE_FOR_PROXY: Final = (
+    "<html>\r\n<head><title>413 Request Entity Too Large</title></head>\r\n<body>\r\n"
+    "<center><h1>413 Request Entity Too Large</h1></center>\r\n<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n"
+)
 HTML_INSTEAD: Final = "<!DOCTYPE html>\n<html><head><title>Maintenance</title></head><body>Back soon.</body></html>\n"
 
 

@@ -8,6 +8,7 @@ import asyncio
 import ipaddress
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
@@ -91,6 +92,9 @@ class Service:
         in_url = dict(parse_qsl(request.url.query, keep_blank_values=True))
         content_type = request.headers.get("content-type", "")
         spool = self._store.incoming / new_id()
+        limit = self._settings.proxy_limit
+        if limit is not None and int(request.headers.get("content-length", "0")) > limit:
+            return html_answer(answers.TOO_LARGE_FOR_PROXY, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
         async def work() -> Response:
             if FaultKind.DATABASE_DOWN in active:
@@ -190,6 +194,8 @@ class Service:
             return self._json(answers.message_set(LOGIN_NOT_VALID, documented=documented))
         if FaultKind.SEARCH_DOWN in active and given.get("dbdirect", "").lower() != "true":
             return self._json(answers.SEARCH_SERVER_DOWN)
+        if self._settings.rights is not None and "folderid" not in given:
+            return self._json(answers.runtime_error("Data not supported", "errorCode.expressionError"))
         columns, rows = search(self._store, given, origin=origin, settings=self._settings, active=active)
         pieces = answers.record_set(columns, rows, given, documented=documented)
         if self._settings.folds_blanks:

@@ -110,7 +110,8 @@ class Control:
     async def alter_asset(self, request: Request) -> Response:
         """Move and rename the asset in `{"id": …, "folder": ID, "name": …}`, or delete it with `"delete": true`.
 
-        This simulates what people do in a DAM. With `"process": true` the service processes the asset now.
+        This simulates what people do in a DAM. With `"version": TEXT` the asset has a new version with this content.
+        With `"process": true` the service processes the asset now.
         """
         given = await _json_object(request)
         assetid, folder, name = given.get("id"), given.get("folder"), given.get("name")
@@ -122,6 +123,8 @@ class Control:
             raise UsageError(f"There is no folder {folder}", hint="GET /_sandbox/folders lists them")
         if given.get("delete") is True:
             found = self._store.delete(assetid)
+        elif isinstance(version := given.get("version"), str):
+            found = self._store.replace(assetid, version.encode())
         elif given.get("process") is True:
             found = self._store.process(assetid)
         else:

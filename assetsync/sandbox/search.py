@@ -77,8 +77,15 @@ def search(
     kinds = _KINDS if show in ("all", "") or (dbdirect and documented) else (show,)
     limits = _by_database(given, documented=documented) if dbdirect else _by_index(given, now)
     where = all_of([Condition("visible_at <= ?", (now,)), one_of("kind", kinds), *limits])
-    if folders := tuple(part.strip() for part in given.get("folderid", "").split(",") if part.strip()):
+    folders = tuple(part.strip() for part in given.get("folderid", "").split(",") if part.strip())
+    if folders:
         where = all_of([where, _in_folders(store, folders, active)])
+    elif "folderid" in given and not dbdirect and not documented:
+        # In the index an empty list shows nothing, also to an administrator (observed).
+        where = NOTHING
+    if settings.rights is not None:
+        visible = tuple(folder for folder, right in settings.rights.items() if right != "none")
+        where = all_of([where, one_of("folder_id", visible)])
     if FaultKind.NO_RIGHT in active:
         where = NOTHING
     if documented:

@@ -13,8 +13,9 @@ IndexMode: TypeAlias = Literal["adds", "noop", "wipes"]
 StartRow: TypeAlias = Literal["row", "page"]
 Strays: TypeAlias = Literal["missing", "redirect", "html"]
 FileKind: TypeAlias = Literal["img", "vid", "aud", "doc", "other"]
+Right: TypeAlias = Literal["none", "read", "write"]
 DIALECTS, INDEX_MODES, STARTROWS = get_args(Dialect), get_args(IndexMode), get_args(StartRow)
-STRAYS, FILE_KINDS = get_args(Strays), get_args(FileKind)
+STRAYS, FILE_KINDS, RIGHTS = get_args(Strays), get_args(FileKind), get_args(Right)
 _Seconds: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -43,6 +44,11 @@ class SandboxSettings:
     case to the kind that files of the ending are taken for, in place of the usual one (RAW files are other in some
     installations, observed).
 
+    `rights` are those of the key's user on each folder; without it the user is an administrator. A user with `rights`
+    cannot search without `folderid`, sees nothing of a folder without a right, and an upload of a user who may not
+    write is stored without its metadata (observed). An upload of more than `proxy_limit` bytes is refused by a proxy in
+    front: 413 with a page, and the connection is closed while the body is sent (observed with nginx).
+
     `strays` selects the answer of the addresses below `/razuna` that are not of the interface: 404, a redirect to a
     login page, or that page itself (both observed where the path of the tenant was left out).
 
@@ -67,6 +73,8 @@ class SandboxSettings:
     folds_blanks: bool = False
     renames: bool = False
     file_kinds: Mapping[str, FileKind] = field(default_factory=dict)
+    rights: Mapping[str, Right] | None = None
+    proxy_limit: int | None = None
     self_index: bool = True
     index_delay: _Seconds = 0.0
     processing_delay: _Seconds = 0.0
@@ -80,3 +88,7 @@ class SandboxSettings:
     def documented(self) -> bool:
         """Return whether the answers follow the interface to the letter."""
         return self.dialect == "documented"
+
+    def right_on(self, folder: str) -> Right:
+        """Return the right of the key's user on a folder."""
+        return "write" if self.rights is None else self.rights.get(folder, "none")

@@ -209,12 +209,14 @@ class Uploads:
         if FaultKind.NAMES_LOST in active:
             name = f"{assetid}.{extension_of(name)}".rstrip(".")
         hidden = active.get(FaultKind.INVISIBLE)
+        # The folder's rights are not looked at before the upload is stored, and its metadata is lost (observed).
+        may_describe = self._settings.right_on(given["destfolderid"]) == "write"
         asset = NewAsset(
             id=assetid,
             folder_id=given["destfolderid"],
             filename=name,
             content=(form.content,),
-            fields={name: value for name, value in given.items() if name not in _CREDENTIALS},
+            fields={name: value for name, value in given.items() if name not in _CREDENTIALS and may_describe},
             damaged=not form.complete,
             hidden_for=hidden.seconds if hidden else 0.0,
             never_processed=FaultKind.NEVER_PROCESSED in active,

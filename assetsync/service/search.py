@@ -158,7 +158,8 @@ def _check_text(name: str, value: str) -> None:
             choices = ", ".join(choice or "(empty)" for choice in _CHOICES[name])
             raise _wrong(name, f"is {value[:40]!r}", f"use one of {choices}")
     elif name == "folderid":
-        if not _FOLDERS.fullmatch(value):
+        # An empty one in the database shows all folders that the key's user may see (observed).
+        if value and not _FOLDERS.fullmatch(value):
             raise _wrong(name, f"is {value[:80]!r}", "a folder id has 1 to 64 letters, digits, _ and -")
     elif name in ("datecreate", "datechange"):
         _check_date(name, value, "yyyy-mm-dd or yyyymmdd", "%Y-%m-%d", "%Y%m%d")

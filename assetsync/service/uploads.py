@@ -156,7 +156,8 @@ class Upload:
             # Both ways of reading raise if an answer with a marked end stops before it.
             is_delimited=len(content) <= ANSWER_LIMIT and has_marked_end(headers),
         )
-        return self._sent(read_upload_answer(reply, self.sending.left, redirectto=self._request.options.redirectto))
+        redirectto, size = self._request.options.redirectto, self._body.size
+        return self._sent(read_upload_answer(reply, self.sending.left, redirectto=redirectto, size=size))
 
     def failed(self, exc: Exception) -> Sent:
         """Return what an upload without an answer means."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from assetsync.config.values import Listen
 from assetsync.core.brakes import cause_of, released_by
-from assetsync.core.outcome import UPLOAD_ADDRESS_HELP
+from assetsync.core.outcome import HTTP_STATUS, REFUSED_BY_PROXY, UPLOAD_ADDRESS_HELP
 from assetsync.core.read_back import NEVER_PROCESSED
 from assetsync.errors import OutOfResources
 from assetsync.ledger.metadata_drift import drift_of
@@ -31,6 +31,8 @@ _HELP = {
     " again within a minute once it can be opened, at once `assetsync retry {path}`",
     "unknown_folder": "correct destfolderid and reload, or create the folder: the next waiting file tries it within ten"
     " minutes, and each start of assetsync tries all; at once `assetsync retry {path}`",
+    "too_large_for_proxy": "raise the limit of the proxy (client_max_body_size in nginx), then `assetsync retry"
+    " --reason too_large_for_proxy`; or leave such files out with upload.max_file_size",
     "keeps_changing": "it is sent by itself once unchanged for an hour: leave it out by an `ignore` pattern, or set a"
     " longer folders[].settle for its mapping; as it is: `assetsync retry --send-again {path}`",
     "unprocessed": "a scan looks again within schedule.rescan; if it is another file:"
@@ -183,6 +185,8 @@ def sent_from(status: SiteStatus) -> str | None:
 
 def why_paused(pause: Pause) -> str:
     """Return the reason of a pause, in words."""
+    if pause.reason in (HTTP_STATUS, REFUSED_BY_PROXY):
+        return printable(pause.detail.partition(";")[0])
     return _PAUSES.get(pause.reason, _NO_ANSWER)
 
 

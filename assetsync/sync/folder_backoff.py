@@ -14,7 +14,8 @@ import structlog
 
 from assetsync.core.backoff import WELL_WITHIN, delay
 from assetsync.errors import BadAnswer, KeyRefused, OutOfResources, ServiceElsewhere, ServiceError, ServiceUnreachable
-from assetsync.model import Asset, SearchRequest, Service
+from assetsync.model import Asset, Searches, SearchRequest, Service
+from assetsync.service.search import ids_query
 
 log = structlog.get_logger(__name__)
 
@@ -33,6 +34,14 @@ def probe(service: Service, destfolderid: str) -> None:
     request = SearchRequest(searchfor=_NOBODY, folderid=destfolderid, dbdirect=True, patience=_PROBE_PATIENCE)
     with service.search(request) as assets:
         # A service that shows something nevertheless, perhaps without end, has answered.
+        for _asset in islice(assets, _PROBE_ROWS):
+            pass
+
+
+def probe_everywhere(service: Searches, *, dbdirect: bool) -> None:
+    """Search all folders, in the database or the index, for what no asset has. Raise ServiceError if that fails."""
+    wanted = _NOBODY if dbdirect else ids_query([_NOBODY])
+    with service.search(SearchRequest(searchfor=wanted, dbdirect=dbdirect, patience=_PROBE_PATIENCE)) as assets:
         for _asset in islice(assets, _PROBE_ROWS):
             pass
 
@@ -183,7 +192,7 @@ class Repeating:
     search is tried only once until one is answered, so that an outage does not multiply the requests.
     """
 
-    def __init__(self, service: Service, steady: Callable[[], float]) -> None:
+    def __init__(self, service: Searches, steady: Callable[[], float]) -> None:
         """Begin with no search failed; `steady` returns seconds of the steady clock."""
         self._service = service
         self._steady = steady

@@ -1,5 +1,7 @@
 """List a folder of the service, search all folders for assets that people may have moved, and judge what is believed.
 
+`Everywhere` decides how all folders are searched: what a service refuses is asked in another form.
+
 A search may return nothing at all, while the service's database is restored or after the key has lost a right. That
 looks like a folder in which nothing arrived, and files in doubt would be sent a second time. So if a folder shows none
 of our assets, some of those read back from it are searched for in all folders. A listing of another folder, and one
@@ -8,7 +10,10 @@ to `service.paging`, and what a found asset means to the callers.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from itertools import chain, islice
+from typing import Literal
 
 import structlog
 
@@ -17,12 +22,90 @@ from assetsync.errors import BadAnswer, ServiceError, ServiceRefused
 from assetsync.ledger.assets import ControlSamples, KnownAsset
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import FileRow
-from assetsync.model import Asset, SearchRequest, Service
+from assetsync.model import Asset, Searches, SearchRequest
 from assetsync.service.paging import Extent, Paging, WholeSearch, every
 from assetsync.service.search import ids_query, like_pattern
 
+log = structlog.get_logger(__name__)
+
 _FEW_LETTERS = 3
 _ATTEMPTS = 20
+_ASKED_AGAIN = 24 * 3600.0
+_NOT_THE_QUESTION = "errorCode.sqlError"
+"""The code of an answer while the database is down (`search-database-down`): another question gets it, too."""
+_QUESTION = "errorCode.expressionError"
+"""The code with which searches without `folderid` are refused if the key's user is no administrator (observed)."""
+
+
+class Everywhere:
+    """Opens searches; one without `folderid` is asked in the first form that the service does not refuse.
+
+    The forms are without `folderid`, in the database with an empty one, and with the mapped folders. A key whose user
+    is no administrator is refused the first (observed). An empty one shows in the database all that the user may see,
+    and in the index nothing (observed). A refused form is asked again after a day. Shared by all threads.
+    """
+
+    def __init__(self, service: Searches, steady: Callable[[], float], folders: Sequence[str]) -> None:
+        """Start with nothing refused; `folders` are those that are mapped, `steady` returns steady seconds."""
+        self._service = service
+        self._steady = steady
+        mapped = [",".join(folders)] if folders else []
+        self._forms: dict[bool, Sequence[str | None]] = {True: (None, "", *mapped), False: (None, *mapped)}
+        # Refused forms, by whether they search the database: since when, in steady seconds, and the answer.
+        self._refused: dict[tuple[bool, str | None], tuple[float, ServiceRefused]] = {}
+
+    @contextmanager
+    def search(self, request: SearchRequest) -> Iterator[Iterator[Asset]]:
+        """Open a search, as `model.Service.search`. Raise ServiceRefused if every form is refused."""
+        if request.folderid is not None:
+            with self._service.search(request) as assets:
+                yield assets
+            return
+        with ExitStack() as stack:
+            yield self._in_first_form(request, stack)
+
+    def is_narrowed(self, where: Literal["database", "index"]) -> bool:
+        """Return whether the service refuses searches without `folderid` there."""
+        return self._is_refused((where == "database", None))
+
+    def refuses_index(self) -> bool:
+        """Return whether the service refuses every search through its index."""
+        return all(self._is_refused((False, form)) for form in self._forms[False])
+
+    def _in_first_form(self, request: SearchRequest, stack: ExitStack) -> Iterator[Asset]:
+        met: dict[tuple[bool, str | None], ServiceRefused] = {}
+        for form in self._forms[request.dbdirect]:
+            key = request.dbdirect, form
+            if self._is_refused(key):
+                continue
+            try:
+                assets = stack.enter_context(self._service.search(replace(request, folderid=form)))
+                first = [*islice(assets, 1)]
+            except ServiceRefused as error:
+                if error.code == _NOT_THE_QUESTION:
+                    raise
+                met[key] = error
+                continue
+            self._note(met)
+            return chain(first, assets)
+        if all(error.code == _QUESTION for error in met.values()):
+            self._note(met)
+        raise [*met.values(), *(answer for key, (_, answer) in self._refused.items() if key[0] is request.dbdirect)][-1]
+
+    def _is_refused(self, key: tuple[bool, str | None]) -> bool:
+        since = self._refused.get(key)
+        return since is not None and self._steady() - since[0] < _ASKED_AGAIN
+
+    def _note(self, met: dict[tuple[bool, str | None], ServiceRefused]) -> None:
+        for (dbdirect, form), error in met.items():
+            self._refused[dbdirect, form] = self._steady(), error
+            log.warning(
+                "a search in all folders is refused",
+                where="database" if dbdirect else "index",
+                folderid="not sent" if form is None else form,
+                detail=str(error),
+                next="all folders are searched in another way; this one is tried again in a day",
+            )
 
 
 def names_of(ledger: Ledger, row: FileRow) -> set[str]:
@@ -32,7 +115,7 @@ def names_of(ledger: Ledger, row: FileRow) -> set[str]:
 
 
 def by_id(
-    service: Service, ids: Sequence[str], look: Callable[[Iterable[Asset]], Iterable[Asset]] = iter
+    service: Searches, ids: Sequence[str], look: Callable[[Iterable[Asset]], Iterable[Asset]] = iter
 ) -> dict[str, Asset]:
     """Return the assets that the index shows for these ids in any folder, without columns. Raise ServiceError.
 
@@ -51,7 +134,7 @@ def of_ids(assets: Iterable[Asset], ids: Collection[str]) -> dict[str, Asset]:
     return {asset.id: asset.bare() for asset in assets if asset.id in ids and not asset.is_alias}
 
 
-def named(service: Service, names: Iterable[str]) -> Iterator[Asset]:
+def named(service: Searches, names: Iterable[str]) -> Iterator[Asset]:
     """Yield the assets that the database shows under these names in any folder (interface section 4.1).
 
     If several names are so broad that each matches nearly everything, list everything once. Raise ServiceError.
@@ -64,12 +147,12 @@ def named(service: Service, names: Iterable[str]) -> Iterator[Asset]:
         yield from _both(service, SearchRequest(searchfor=pattern, dbdirect=True, showrenditions=False))
 
 
-def everything(service: Service) -> Iterator[Asset]:
+def everything(service: Searches) -> Iterator[Asset]:
     """Yield every asset that the database of the service shows. Raise ServiceError."""
     return _both(service, SearchRequest(searchfor="%", dbdirect=True, showrenditions=False))
 
 
-def _both(service: Service, request: SearchRequest) -> Iterator[Asset]:
+def _both(service: Searches, request: SearchRequest) -> Iterator[Asset]:
     # Some releases of the service show unprocessed assets only if a request asks for them.
     for each in (request, replace(request, available="0")):
         extent = Extent()
@@ -85,8 +168,6 @@ def is_broad(name: str) -> bool:
     return not {"%", "_"}.isdisjoint(stem) and sum(letter not in "%_" for letter in stem) < _FEW_LETTERS
 
 
-log = structlog.get_logger(__name__)
-
 LONG = 500
 """Rows from which on a listing without a total may have been cut: the least limit that a service is known to have."""
 
@@ -97,7 +178,7 @@ _LOOKED_AT = 20
 
 
 def expect_shown(
-    service: Service,
+    service: Searches,
     known: Sequence[KnownAsset],
     where: str,
     *,
@@ -124,12 +205,12 @@ def expect_shown(
         )
 
 
-def is_shown(service: Service, known: Sequence[KnownAsset], patience: float | None = None) -> bool:
+def is_shown(service: Searches, known: Sequence[KnownAsset], patience: float | None = None) -> bool:
     """Return whether the service shows one of these in any folder, as `folder_of_one` does."""
     return folder_of_one(service, known, patience) is not None
 
 
-def folder_of_one(service: Service, known: Sequence[KnownAsset], patience: float | None = None) -> str | None:
+def folder_of_one(service: Searches, known: Sequence[KnownAsset], patience: float | None = None) -> str | None:
     """Return the folder in which the service shows one of these assets; None if it shows none. Search by name.
 
     Each search is given up after `patience` seconds (by default, after the client's time-out). Raise ServiceError.
@@ -149,7 +230,7 @@ def folder_of_one(service: Service, known: Sequence[KnownAsset], patience: float
     return None
 
 
-def shown_sample(service: Service, control_samples: ControlSamples, since: Sequence[int]) -> int:
+def shown_sample(service: Searches, control_samples: ControlSamples, since: Sequence[int]) -> int:
     """Return the attempt id of an accepted upload that the service shows, 0 if it shows none that was searched for.
 
     `since` holds attempts; a sample that began after an attempt is newer than its doubt. The sample began after the
@@ -180,7 +261,7 @@ class FolderContents:
     """
 
     def __init__(
-        self, service: Service, ledger: Ledger, request: SearchRequest, now: float, *, paging: Paging | None = None
+        self, service: Searches, ledger: Ledger, request: SearchRequest, now: float, *, paging: Paging | None = None
     ) -> None:
         """Take a request that names one folder, the time in seconds since the epoch, and `paging` as in `every`."""
         self._service = service

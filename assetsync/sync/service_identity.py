@@ -29,7 +29,7 @@ from assetsync.model import (
 )
 from assetsync.sync.brakes import BrakeControl
 from assetsync.sync.folder_backoff import Repeating
-from assetsync.sync.lookups import by_id, is_shown
+from assetsync.sync.lookups import Everywhere, by_id, is_shown
 from assetsync.sync.readback.auditor import ask_for_audit
 from assetsync.sync.readback.indexer import SUSPECT
 
@@ -48,7 +48,8 @@ class ServiceIdentity:
     ) -> None:
         """Take the address and the mapped folders of the service from the configuration."""
         self._service = service
-        self._repeating = Repeating(service, clock.steady)
+        self.everywhere = Everywhere(service, clock.steady, folders)
+        self._repeating = Repeating(self.everywhere, clock.steady)
         self._ledger = ledger
         self._clock = clock
         self._address = address
@@ -140,7 +141,7 @@ class ServiceIdentity:
     def _shows_one_of(self, samples: Sequence[KnownAsset]) -> bool:
         unnamed: ServiceError | None = None
         try:
-            if is_shown(self._service, samples):
+            if is_shown(self.everywhere, samples):
                 return True
         except KeyRefused:
             raise
@@ -149,7 +150,7 @@ class ServiceIdentity:
             unnamed = error
         # People may have renamed all of them. The index still knows them, unless it was not moved with the service.
         try:
-            return bool(by_id(self._service, [sample.assetid for sample in samples]))
+            return bool(by_id(self.everywhere, [sample.assetid for sample in samples]))
         except KeyRefused:
             raise
         except ServiceError as error:

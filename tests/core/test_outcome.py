@@ -363,12 +363,29 @@ def test_key_message_is_known_everywhere():
 
 
 @pytest.mark.parametrize(
-    ("status", "means"),
-    [(413, " (larger than the service, or a proxy before it, accepts)"), (500, "")],
+    ("status", "begins"),
+    [
+        (413, "refused by a proxy: 413, 2.0 MB"),
+        (431, "refused by a proxy: 431"),
+        (504, "the answer was HTTP status 504 (a proxy before the service timed out)"),
+        (500, "the answer was HTTP status 500"),
+    ],
 )
-def test_detail_explains_the_http_status(status, means):
-    detail = read_upload_answer(Reply(status, "text/html", b"<html>"), SentExtent.ALL).detail
-    assert detail.startswith(f"the answer was HTTP status {status}{means}; all of the upload had been sent")
+def test_detail_explains_the_http_status(status, begins):
+    detail = read_upload_answer(Reply(status, "text/html", b"<html>"), SentExtent.ALL, size=2_000_000).detail
+    assert detail.startswith(f"{begins}; all of the upload had been sent")
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [(413, "too_large_for_proxy")]
+    + [(status, "refused_by_proxy") for status in (411, 414, 431, 501)]
+    + [(status, "http_status") for status in (502, 503, 504, 400, 408, 429)],
+)
+@pytest.mark.parametrize("left", [SentExtent.PART, SentExtent.ALL])
+def test_status_of_a_proxy_has_its_own_reason(status, reason, left):
+    outcome = read_upload_answer(Reply(status, "text/html", b"<html>"), left)
+    assert (outcome.answer, outcome.reason) == (Answer.DOUBT, reason)
 
 
 # ── the probe of an address ──

@@ -251,3 +251,71 @@ def test_index_call_is_neither_doubled_nor_skipped(make_world):
     gaps = [later - earlier for earlier, later in itertools.pairwise(calls)]
     assert len(gaps) >= 4, gaps
     assert (min(gaps) >= 60, max(gaps) < 75, troubles) == (True, True, []), gaps
+
+
+FIFTEEN = [{"path": f"f{number:02}", "destfolderid": f"F{number:02}"} for number in range(15)]
+
+
+@pytest.fixture
+def many_folders(make_world):
+    world = make_world(folders=FIFTEEN)
+    for number in range(15):
+        (world.root / f"f{number:02}").mkdir()
+    return world
+
+
+def audited_since(world, at: float) -> list[str]:
+    last = world.ledger.audits.last_at
+    folders = [mapped["destfolderid"] for mapped in FIFTEEN]
+    return [folder for folder in folders if (last(folder) or 0.0) >= at]
+
+
+def test_night_audits_a_seventh_rounded_up(many_folders, clock):
+    reading, _ = reading_of(many_folders)
+    nights = []
+    for _ in range(6):
+        began = clock.now()
+        reading.want_nightly_audit()
+        steps(reading, 20)
+        nights.append(audited_since(many_folders, began))
+        clock.advance(86_400)
+    assert nights[0] == ["F00", "F01", "F02"]
+    assert [len(night) for night in nights] == [3] * 6
+    assert nights[5] == nights[0]
+
+
+def test_night_audits_the_folders_of_longest_ago(many_folders, clock):
+    reading, _ = reading_of(many_folders)
+    for number in (*range(3, 15), 1):
+        many_folders.site.auditor.audit(f"F{number:02}")
+        clock.advance(60)
+    many_folders.site.auditor.audit("F00")
+    many_folders.site.auditor.audit("F02")
+    clock.advance(60)
+    began = clock.now()
+    reading.want_nightly_audit()
+    steps(reading)
+    assert audited_since(many_folders, began) == ["F03", "F04", "F05"]
+
+
+def test_nightly_audit_waits_for_the_budget(world, monkeypatch):
+    reading, _ = reading_of(world)
+    monkeypatch.setattr(world.site.budget, "rest", lambda: 9.0)
+    monkeypatch.setattr(type(world.site), "can_send", lambda _site: True)
+    reading.want_nightly_audit()
+    steps(reading)
+    assert audited(world) == []
+    monkeypatch.setattr(world.site.budget, "rest", lambda: 0.0)
+    steps(reading)
+    assert audited(world) == [FOLDER]
+
+
+def test_nightly_audit_cut_by_restart_is_resumed(world):
+    reading, _ = reading_of(world)
+    reading.want_nightly_audit()
+    world.service.down = True
+    steps(reading)
+    world.restart()
+    world.service.down = False
+    steps(reading_of(world)[0])
+    assert audited(world) == [FOLDER]

@@ -1,5 +1,6 @@
 """Jobs start work at their times, and an index that a call wiped is not touched again."""
 
+import json
 import threading
 import time
 from datetime import UTC, datetime
@@ -106,6 +107,23 @@ def test_audit_missed_while_down_is_made_up(make):
     running.start()
     running.until(lambda: running.events("audited"))
     assert running.stop() == 0
+
+
+@pytest.mark.parametrize(("audit", "is_made_up"), [("0 3 * * sun", True), ("off", False)])
+def test_missed_night_is_made_up(make_world, audit, is_made_up):
+    world = make_world(schedule={"index": "off", "verify": "off", "audit": audit, "rescan": "off"})
+    asked = threading.Event()
+    work = Work(world.site)
+    work.read_back.want_nightly_audit = asked.set
+    two_nights_ago = time.time() - 2 * 86_400
+    world.ledger.set_fact("audit_nightly", json.dumps({"at": two_nights_ago, "folders": []}))
+    schedule = Schedule(world.config().schedule, work, world.clock, failed=pytest.fail)
+    schedule.start()
+    try:
+        assert asked.wait(30 if is_made_up else 0.5) is is_made_up
+        assert "nightly_audit" not in schedule.next_runs()
+    finally:
+        schedule.stop()
 
 
 class Wall(SystemClock):

@@ -12,6 +12,7 @@ from .sim_checks import Violation
 from .sim_curated import judge_curated
 from .sim_own import judge_own
 from .sim_partial import arrives_within, judge_partial
+from .sim_refused_sizes import is_refused, judge_refused_sizes, raise_limit
 from .sim_restless import judge_restless
 from .sim_sidecars import judge_sidecars
 from .sim_stuck import finish_unknown, is_stuck, was_finished
@@ -69,6 +70,8 @@ def quiet(simulation: "Simulation") -> None:
         if number == _LISTS_LIE:
             expect_progress(simulation)
             service.mend_lists()
+        if any(map(is_refused, _all(simulation))) and not any(row.state in _UNRESTED for row in _all(simulation)):
+            raise_limit(simulation)
         if number in _RETRIES:
             # One file may wait for another that a person is asked about.
             simulation.person("retry", {})
@@ -176,7 +179,7 @@ def _rests(simulation: "Simulation") -> bool:
 
 def _goes_on(row) -> bool:
     """Whether a row goes on by itself: what is held for its changes does once it has rested."""
-    return row.state in _UNRESTED or (row.state is State.BLOCKED and row.reason == KEEPS_CHANGING)
+    return row.state in _UNRESTED or (row.state is State.BLOCKED and row.reason == KEEPS_CHANGING) or is_refused(row)
 
 
 def _pause(simulation: "Simulation") -> float:
@@ -245,6 +248,7 @@ def judge(simulation: "Simulation") -> None:
     judge_curated(simulation)
     judge_restless(simulation)
     judge_partial(simulation)
+    judge_refused_sizes(simulation)
     simulation.checks.counted()
     simulation.checks.secret()
 

@@ -33,6 +33,7 @@ from assetsync.sync.upload import by_hand
 from assetsync.sync.upload import decide as decision
 from assetsync.sync.upload.dedupe import Dedupe
 from assetsync.sync.upload.facts import NothingEqual
+from assetsync.sync.upload.limits import SizeLimit
 from assetsync.sync.upload.prepare import Preparer
 from assetsync.sync.upload.queue import UploadQueue
 
@@ -449,6 +450,14 @@ def accepted_uploads_allow_no_doubts(patch: Patch) -> None:
         lambda doubts, accepted, folders, **others: made(doubts, dict.fromkeys(accepted, 1), folders, **others),
     )
 
+
+def refused_sizes_are_forgotten(patch: Patch) -> None:
+    """Send a file although a proxy has refused a smaller one."""
+    patch.setattr(SizeLimit, "refused", lambda _self, _size: None)
+
+
+OF_REFUSED_SIZES = (refused_sizes_are_forgotten,)
+"""Those that show behind a proxy that refuses large uploads."""
 
 OF_FAILING = (
     (an_unanswered_look_up_counts, "more_than_half", "I2: the grace of"),

@@ -51,6 +51,8 @@ class SimService(httpx.BaseTransport):
         self.late: list[Stored] = []
         self.deleted: dict[str, Stored] = {}
         self.phantoms = 0
+        # The sizes, in bytes, of the uploads that a proxy refused by 413.
+        self.refused: list[int] = []
         self.key_refused = False
         self.silent_since: float | None = None
         self.hangs = False
@@ -237,6 +239,7 @@ class SimService(httpx.BaseTransport):
         if self.habits.refuses_copies and self._has(post.content):
             return xml(1, "File already exists in Razuna", post.name)
         if self.habits.limit and post.size > self.habits.limit:
+            self.refused.append(post.size)
             return response(PAGE, "text/html", 413)
         self._clock.advance(self.habits.upload_takes)
         self._uploads += 1
@@ -340,7 +343,7 @@ class SimService(httpx.BaseTransport):
     def _ask(self, request: httpx.Request) -> httpx.Response:
         method = request.url.params["method"]
         said = request.url.query if request.method == "GET" else request.read()
-        form = {name: values[0] for name, values in parse_qs(said.decode()).items()}
+        form = {name: values[0] for name, values in parse_qs(said.decode(), keep_blank_values=True).items()}
         self.mark("asked")
         if self.silent_since is not None:
             raise httpx.ReadTimeout("no answer", request=request)
@@ -463,6 +466,8 @@ class SimService(httpx.BaseTransport):
         return bool(self.habits.keeps_own) and self.habits.keeps_own in asset.name
 
     def _matches(self, asset: Stored, form: dict[str, str], now: float) -> bool:
+        if form.get("folderid") == "" and "dbdirect" not in form:
+            return False
         if not self._is_seen(asset.folder, form):
             return False
         said = form["searchfor"]

@@ -435,7 +435,8 @@ class Simulation:
     def read_back(self) -> None:
         """Do what the daemon's reading loop does in a pass."""
         site = self.site
-        take_requests(site.context)
+        if take_requests(site.context):
+            site.size_limit.reload()
         try:
             if site.circuit_breaker.pause is not None:
                 if site.circuit_breaker.check_due():
@@ -479,6 +480,7 @@ class Simulation:
             answer = asked.carry_out(self.site.context.ledger, self.client, self.clock)
         except (UsageError, ServiceError) as error:
             answer = str(error)
+        self.site.size_limit.reload()
         self.site.upload_queue.clear()
         self.note(f"PERSON {verb}: {answer}")
 

@@ -21,6 +21,7 @@ I11 A file that changes during each of its uploads leaves three damaged assets, 
 I12 While some uploads fail, the others are stored at the rate of the service, under the default limits.
 I13 A file that the service accepts and never processes ends blocked, and verified if the service finishes late.
 I14 What the service does not hold of the metadata that was sent is listed, of a verified file, and nothing else is.
+I15 Of a size that a proxy refuses, one file is sent a day; once its limit is raised, all are.
 
 A failing seed is made as small as it can be and printed with its trace. `ASSETSYNC_SEED` sets the first seed, `--long`
 runs 10,000 schedules and searches for each mutant among them. Without it, a slice of the mutants is searched for
@@ -58,6 +59,7 @@ from .sim_mutants import (
     OF_NAMELESS,
     OF_OWN,
     OF_PARTIAL,
+    OF_REFUSED_SIZES,
     OF_SIDECARS,
     OF_SIMILAR,
     OF_STUCK,
@@ -71,6 +73,7 @@ from .sim_mutants import (
 from .sim_nameless import nameless_schedule
 from .sim_own import own_schedule
 from .sim_partial import PARTIAL, partial_schedule
+from .sim_refused_sizes import refused_sizes_schedule
 from .sim_restless import restless_schedule
 from .sim_restored import restored_schedule, rolled_back_schedule
 from .sim_run import explain, explained, failure, run, shrink
@@ -102,6 +105,7 @@ SHORT_PARTIAL, LONG_PARTIAL = 1, 1000
 SHORT_STUCK, LONG_STUCK = 6, 3000
 SHORT_OWN, LONG_OWN = 6, 3000
 SHORT_LYING, LONG_LYING = 8, 1000
+SHORT_REFUSED_SIZES, LONG_REFUSED_SIZES = 6, 1000
 REACH = 400
 """Within so many seeds a mutant must be found."""
 KNOWN = {
@@ -131,6 +135,7 @@ KNOWN = {
     "names_are_taken_for_kept": 20261128,
     "only_whole_names_resemble": 20261125,
     "a_name_of_two_is_proof": 1089,
+    "refused_sizes_are_forgotten": 8,
     "a_running_command_is_taken_for_ended": 7400008,
     "equal_content_is_sent_by_hand": 7400043,
     "a_look_up_is_as_new_as_it_looks": 20261133,
@@ -419,6 +424,17 @@ def test_metadata_that_is_not_kept_is_listed(request: pytest.FixtureRequest):
 @pytest.mark.parametrize("mutant", OF_OWN, ids=lambda mutant: mutant.__name__)
 def test_metadata_is_lost_unseen_without_this_rule(mutant, monkeypatch: pytest.MonkeyPatch):
     _needs(mutant, own_schedule, "I14", monkeypatch)
+
+
+def test_refused_sizes_are_sent_once_a_day(request: pytest.FixtureRequest):
+    _find_none(
+        refused_sizes_schedule, LONG_REFUSED_SIZES if request.config.getoption("--long") else SHORT_REFUSED_SIZES
+    )
+
+
+@pytest.mark.parametrize("mutant", OF_REFUSED_SIZES, ids=lambda mutant: mutant.__name__)
+def test_refused_sizes_come_again_without_this_rule(mutant, monkeypatch: pytest.MonkeyPatch):
+    _needs(mutant, refused_sizes_schedule, "I15", monkeypatch)
 
 
 def test_failing_schedule_is_minimised():

@@ -64,13 +64,13 @@ def read_and_forgotten(exchange):
 
 
 def early_page(exchange):
-    exchange.conn.sendall(page("413 Request Entity Too Large"))
+    exchange.conn.sendall(page("503 Service Unavailable"))
     exchange.hang_up()
 
 
 def early_page_on_an_open_connection(exchange):
     """Answer before the body is read, and later answer the unread body as if it were the next upload."""
-    exchange.conn.sendall(page("413 Request Entity Too Large").replace(b"Connection: close\r\n", b""))
+    exchange.conn.sendall(page("503 Service Unavailable").replace(b"Connection: close\r\n", b""))
     while (piece := exchange.conn.recv(1 << 16)) and b"/index.cfm HTTP/1.1" not in piece:
         pass
     if piece:
@@ -90,7 +90,7 @@ def early_success_and_gone(exchange):
 def early_page_and_gone(exchange):
     """Answer in the middle of the body, read no more of it, and reset what still comes."""
     exchange.body(PART)
-    exchange.conn.sendall(page("413 Request Entity Too Large"))
+    exchange.conn.sendall(page("503 Service Unavailable"))
     time.sleep(0.1)
 
 
@@ -345,6 +345,28 @@ def test_fault_before_storage_is_resent_once(place, make_front, fault):
     assert not first.in_sync
     assert not front.uploads
     place.point(place.sandbox.address)
+    assert place.reconcile().in_sync
+    expect_sound(place)
+
+
+def refused_for_its_size(exchange):
+    """As nginx does it: the answer comes before the body, which nobody reads."""
+    exchange.conn.sendall(page("413 Request Entity Too Large"))
+    exchange.body(100_000)
+
+
+@pytest.mark.parametrize("size", [BIG, LARGE])
+def test_refused_size_blocks_only_its_file(place, make_front, size):
+    front = make_front(place)
+    place.write("a.bin", random_bytes(size))
+    place.write("b.bin", b"small")
+    front.uploads.append(refused_for_its_size)
+    report = place.reconcile()
+    assert (report.blocked, report.verified, front.seen.count("upload")) == (1, 1, 2)
+    said = place.command("files", "--state", "blocked", "--json")
+    assert said["error"].startswith("refused by a proxy: 413")
+    assert place.copies() == {"a.bin": 0, "b.bin": 1}
+    place.command("retry", "a.bin")
     assert place.reconcile().in_sync
     expect_sound(place)
 

@@ -3,7 +3,11 @@
 Covers `sandbox/query.py`.
 """
 
+import json
+
 import pytest
+
+from tests.sandbox.conftest import FOLDER
 
 
 @pytest.fixture
@@ -231,3 +235,32 @@ def test_wddx_encodes_control_characters(caller):
     caller.upload("a.png", metadata="1", meta_img_description="<b>\x01&")
     answer = caller.search("a", __BDRETURNFORMAT="wddx")
     assert b"<string>&lt;b&gt;<char code='01'/>&amp;</string>" in answer.content
+
+
+def test_user_without_rights_is_refused_without_folderid(make_caller):
+    """Observed with a key whose user is in neither of the service's two groups of administrators."""
+    caller = make_caller(rights={FOLDER: "write"})
+    refused = [json.loads(caller.search("%", dbdirect=dbdirect).text) for dbdirect in ("true", "false")]
+    assert {answer["errorcode"] for answer in refused} == {"errorCode.expressionError"}
+    caller.upload()
+    assert caller.names("%", dbdirect="true", folderid="") == ["note.txt"]
+    assert caller.names("note", folderid=FOLDER) == ["note.txt"]
+
+
+@pytest.mark.parametrize("rights", [None, {FOLDER: "write"}])
+def test_empty_folderid_shows_nothing_of_the_index(make_caller, rights):
+    caller = make_caller(rights=rights)
+    caller.upload()
+    assert caller.names("note", folderid="") == []
+
+
+def test_folder_without_a_right_is_empty(make_caller):
+    caller = make_caller(rights={FOLDER: "none"})
+    caller.upload()
+    assert [caller.names("%", dbdirect="true", folderid=folder) for folder in (FOLDER, "")] == [[], []]
+
+
+def test_reader_loses_the_metadata_of_uploads(make_caller):
+    caller = make_caller(rights={FOLDER: "read"})
+    caller.upload(metadata="1", meta_file_desc="An old pier")
+    assert caller.found("%", dbdirect="true", folderid=FOLDER)[0]["description"] is None

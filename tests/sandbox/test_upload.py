@@ -232,3 +232,10 @@ def test_address_without_tenant_is_no_upload(make_caller, path, strays, status, 
     assert found == (status, kind, location)
     if location:
         assert "name='pass'" in caller.http.get(caller.sandbox.address + location).text
+
+
+def test_proxy_refuses_a_large_body(make_caller):
+    caller = make_caller(proxy_limit=10_000)
+    assert caller.upload(content=b"x" * 9000).status_code == 200
+    assert caller.raw(b"", 20_000).startswith(b"HTTP/1.1 413")
+    assert len(caller.sandbox.assets()) == 1

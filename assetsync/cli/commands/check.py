@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Literal
 
 import click
 from pydantic import SecretStr
@@ -54,7 +55,8 @@ from assetsync.notify.channel import Undelivered
 from assetsync.notify.notifications import receivers
 from assetsync.parts import make_service
 from assetsync.service.client import HttpService
-from assetsync.sync.folder_backoff import probe
+from assetsync.sync.folder_backoff import probe, probe_everywhere
+from assetsync.sync.lookups import Everywhere
 from assetsync.text import plural, printable, user_name
 
 
@@ -236,6 +238,7 @@ def _operations(config: SiteConfig, service: HttpService, held: Mapping[str, Hol
                 continue
             answers = f"{config.service.base_url} answers a search in folder {folder}"
             yield Finding("service", Level.OK, f"{answers}; the first upload shows whether the folder exists")
+        yield from _everywhere(config, service)
     except BadAnswer as error:
         wrong = swapped(service, config)
         message = f"{error.message}: what answers at {config.service.base_url} is not the service"
@@ -253,6 +256,30 @@ def _operations(config: SiteConfig, service: HttpService, held: Mapping[str, Hol
             message = f"service.upload_url: no answer at {config.service.upload_url} shows whether it is right"
             fix = "see that the service runs and that service.upload_url is its address"
             yield Finding("service", Level.WARNING, message, fix)
+
+
+def _everywhere(config: SiteConfig, service: HttpService) -> Iterator[Finding]:
+    """Search all folders as a run does: in the database, and through the index if files must be findable there."""
+    everywhere = Everywhere(service, time.monotonic, list({mapped.destfolderid: None for mapped in mappings(config)}))
+    needs_index = config.schedule.index is not None and config.policy.verified_when == "findable"
+    missed: dict[Literal["database", "index"], str] = {"database": "folders without a right of its user"}
+    if needs_index:
+        missed["index"] = "folders that are not mapped"
+    for where in [*missed]:
+        try:
+            probe_everywhere(everywhere, dbdirect=where == "database")
+        except ServiceError as error:
+            del missed[where]
+            message = f"nothing can be searched in all folders in the {where} of the service: {error.message}"
+            yield Finding("service", Level.WARNING, message, error.hint or "see the service's log")
+    narrowed = [f"in the {where}, in {what}" for where, what in missed.items() if everywhere.is_narrowed(where)]
+    if narrowed:
+        message = (
+            "the service refuses this key searches without folderid, as of a user who is no administrator: nothing is"
+            f" found {'; '.join(narrowed)}"
+        )
+        fix = "use an administrator's key, or move no asset there: it would count as missing"
+        yield Finding("service", Level.WARNING, message, fix)
 
 
 _COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}

@@ -9,6 +9,7 @@ import re
 import shlex
 import stat
 import sys
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from functools import partial
@@ -39,6 +40,7 @@ from assetsync.ledger.file.ledger_files import real
 from assetsync.log import register_secret
 from assetsync.model import SearchRequest
 from assetsync.parts import make_service
+from assetsync.sync.lookups import Everywhere
 from assetsync.text import name_configuration, printable
 
 _SERVICE = {
@@ -427,7 +429,7 @@ def _try(config: SiteConfig, key: SecretStr) -> list[str]:
     request = SearchRequest(searchfor="%", dbdirect=True, maxrows=500)
     with closing(make_service(config, key)) as service:
         try:
-            with service.search(request) as assets:
+            with Everywhere(service, time.monotonic, ()).search(request) as assets:
                 found = sorted({asset.folder_id for asset in assets if asset.folder_id})
         except BadAnswer as error:
             if (wrong := swapped(service, config)) is not None:

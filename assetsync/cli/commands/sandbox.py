@@ -10,7 +10,7 @@ from assetsync.cli.output import note, write, write_json
 from assetsync.config.values import listen as address
 from assetsync.errors import Unusable, UsageError
 from assetsync.sandbox import Sandbox, SandboxSettings, serve
-from assetsync.sandbox.settings import DIALECTS, FILE_KINDS, INDEX_MODES, STARTROWS, STRAYS
+from assetsync.sandbox.settings import DIALECTS, FILE_KINDS, INDEX_MODES, RIGHTS, STARTROWS, STRAYS
 
 _KEY = "sandbox-key"
 _FOLDERS = ("A6CE649FAA5F434EB513CA15656AB5AA=photos", "0123456789ABCDEF0123456789ABCDEF=documents")
@@ -26,6 +26,14 @@ def _file_kinds(_ctx: click.Context, _param: click.Parameter, pairs: tuple[str, 
     if not all(ending and kind in FILE_KINDS for ending, kind in given.items()):
         raise click.BadParameter(f"write an ending and one of {', '.join(FILE_KINDS)}, such as cr3=other")
     return given
+
+
+def _rights(_ctx: click.Context, _param: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str] | None:
+    """Return the rights by folder, None without any; a callback for an option."""
+    given = {folder: right for folder, _, right in (pair.partition("=") for pair in pairs)}
+    if not all(folder and right in RIGHTS for folder, right in given.items()):
+        raise click.BadParameter(f"write a folder id and one of {', '.join(RIGHTS)}, such as ID=read")
+    return given or None
 
 
 @click.command("sandbox")
@@ -84,9 +92,18 @@ def _file_kinds(_ctx: click.Context, _param: click.Parameter, pairs: tuple[str, 
     callback=_file_kinds,
     help="Take files of an ending for img, vid, aud, doc or other; may be repeated.",
 )
+@click.option(
+    "--right",
+    "rights",
+    multiple=True,
+    metavar="ID=RIGHT",
+    callback=_rights,
+    help="Let the key's user be no administrator, with none, read or write on a folder; may be repeated.",
+)
 @click.option("--no-self-index", is_flag=True, help="Index assets only after searchIndex.")
 @click.option("--duplicate-check", is_flag=True, help="Refuse content that is already there.")
 @click.option("--max-content-length", type=int, metavar="BYTES", help="Answer error 10001 to longer uploads.")
+@click.option("--proxy-limit", type=int, metavar="BYTES", help="Refuse longer uploads by 413, as a proxy does.")
 @with_json("Print the addresses as one object.")
 def command(
     listen: str,
@@ -113,8 +130,8 @@ def command(
     capped and capped_unstated. Of them paged, capped and capped_unstated return at most `rows` rows, and shifted skips
     `rows`.
 
-    GET /_sandbox/assets lists the assets. POST an id with a folder, a name, delete or process there, to move, rename or
-    delete an asset, or to have one processed that never was.
+    GET /_sandbox/assets lists the assets. POST an id with a folder, a name, delete, version or process there, to move,
+    rename or delete an asset, to give it new content, or to have one processed that never was.
 
     \b
     Examples:

@@ -19,6 +19,7 @@ import structlog
 from assetsync.core.doubt import Judgement, Verdict, judge, unanswered, unless_moved
 from assetsync.core.doubt_grace import SLOW_GAP, Pace, Watch, longest_gap
 from assetsync.core.names import printable
+from assetsync.core.outcome import TOO_LARGE_FOR_PROXY
 from assetsync.errors import BadAnswer, ServiceError
 from assetsync.ledger.doubts import NOT_ARRIVED, OpenDoubt, looked_of
 from assetsync.model import Asset, SearchRequest, SentExtent, Wanted
@@ -444,6 +445,8 @@ class Resolver:
                 bound.info("found in the service", assetid=verdict.assetid)
             case Judgement.DAMAGED:
                 bound.warning("a damaged asset was found: the file is sent again", assetid=verdict.assetid)
+            case Judgement.ABSENT if one.doubt.attempt.why == TOO_LARGE_FOR_PROXY:
+                bound.warning("blocked", reason=TOO_LARGE_FOR_PROXY, size=one.facts.size)
             case Judgement.ABSENT:
                 bound.info("did not arrive, sending again")
             case Judgement.UNDECIDABLE:

@@ -8,6 +8,7 @@ The search for assets that the listing does not show is left to `sync.readback.m
 too many are missing.
 """
 
+import json
 from collections.abc import Collection
 from dataclasses import asdict
 from itertools import islice
@@ -160,6 +161,9 @@ def _is_rendition(asset: Asset) -> bool:
 
 
 _ASKED = "audit_asked"
+_NIGHTLY = "audit_nightly"
+"""Key of the latest nightly request: when it was made, in seconds since the epoch, and the folders."""
+_NIGHTS = 7
 _FROM = "audit_from"
 """Key of the time, in seconds since the epoch, from which the wait for the first audit counts."""
 
@@ -180,6 +184,28 @@ class PendingAudits:
     def ask(self) -> None:
         """Request an audit of each folder."""
         ask_for_audit(self._ledger, self._clock.now())
+
+    def ask_nightly(self) -> None:
+        """Request an audit of a seventh of the folders, rounded up: those that were audited longest ago."""
+        audited = {folder: self._ledger.audits.last_at(folder) or 0.0 for folder in self._folders}
+        oldest = sorted(self._folders, key=lambda folder: audited[folder])[: -(-len(self._folders) // _NIGHTS)]
+        self._ledger.set_fact(_NIGHTLY, json.dumps({"at": self._clock.now(), "folders": oldest}))
+
+    def nightly_at(self) -> float | None:
+        """Return the time of the last nightly request in epoch seconds; None if there was none."""
+        return self._nightly()[0]
+
+    def nightly(self) -> list[str]:
+        """Return the folders of the last nightly request without an audit since."""
+        at, folders = self._nightly()
+        audited = {folder: self._ledger.audits.last_at(folder) for folder in folders if folder in self._folders}
+        # A request in the future comes from a clock that was set back since: the next night makes another.
+        is_due = at is not None and at <= self._clock.now()
+        return [folder for folder, last in audited.items() if is_due and (last is None or last < (at or 0.0))]
+
+    def _nightly(self) -> tuple[float | None, list[str]]:
+        record = json.loads(self._ledger.reports.fact(_NIGHTLY) or "{}")
+        return record.get("at"), record.get("folders", [])
 
     def asked_at(self) -> float:
         """Return the time of the last request, or the time from which the first audit counts, in epoch seconds."""

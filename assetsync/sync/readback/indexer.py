@@ -8,8 +8,11 @@ A call carries all due ids, and the next call follows an interval later. If more
 next call follows at once. Finding out which assets are findable is left to `sync.readback.verifier`.
 """
 
+from collections.abc import Callable
+
 import structlog
 
+from assetsync.errors import ServiceRefused
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.model import SearchRequest
 from assetsync.service.index import BATCH_COUNT, batches
@@ -27,12 +30,16 @@ _AGAIN_AFTER = 10
 
 
 class Indexer:
-    """Caller of searchIndex; used by one thread at a time. `interval` is schedule.index in seconds, None for off."""
+    """Caller of searchIndex; used by one thread at a time. `interval` is schedule.index in seconds, None for off.
 
-    def __init__(self, context: Context, *, interval: float | None) -> None:
+    `refuses` returns whether the service refuses every search through its index: without a sample no call is made.
+    """
+
+    def __init__(self, context: Context, *, interval: float | None, refuses: Callable[[], bool]) -> None:
         self._ledger = context.ledger
         self._service = context.service
         self._clock = context.clock
+        self._refuses = refuses
         self.interval = interval
         """Seconds between two calls; None for off."""
         # The first step checks the sample of a call that an earlier process made before it died.
@@ -70,16 +77,24 @@ class Indexer:
 
         Raise ServiceError. A failed call counts as a call; its assets stay due for the next one.
         """
-        if self.interval is None or self.stopped:
+        if self.interval is None or self.stopped or self._refuses():
             return 0
+        try:
+            return self._step(self.interval)
+        except ServiceRefused:
+            if not self._refuses():
+                raise
+            return 0
+
+    def _step(self, interval: float) -> int:
         now = self._clock.now()
         if self._look_again_at is not None and self._clock.steady() >= self._look_again_at and self._stop_if_wiped():
             return 0
         if self.rest() > 0:
             return 0
         self._has_more = False
-        again = now - _AGAIN_AFTER * self.interval
-        rows = self._ledger.assets.to_index(now, now - self.interval, again, BATCH_COUNT + 1)
+        again = now - _AGAIN_AFTER * interval
+        rows = self._ledger.assets.to_index(now, now - interval, again, BATCH_COUNT + 1)
         # A step makes one call, with a check before and after it.
         ids = next(batches(row.assetid for row in rows if row.assetid is not None), [])
         if not ids or self._stop_if_wiped():
@@ -94,7 +109,7 @@ class Indexer:
         log.info("asked for indexing", assets=len(ids))
         if not self._stop_if_wiped():
             # Check again after an interval: the work that the call started may not have ended yet.
-            self._look_again_at = self._clock.steady() + self.interval
+            self._look_again_at = self._clock.steady() + interval
         return len(ids)
 
     def _sample(self, sent: set[str]) -> list[str]:

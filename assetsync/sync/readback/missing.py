@@ -6,6 +6,7 @@ service merely does not show must not be sent a second time. The listing of the 
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -13,8 +14,9 @@ from typing import Any
 import structlog
 
 from assetsync.core.names import printable
-from assetsync.core.read_back import Expected, Reading, compare
+from assetsync.core.read_back import Expected, Reading, compare, new_version
 from assetsync.core.states import Event
+from assetsync.errors import ServiceRefused
 from assetsync.ledger.assets import Change
 from assetsync.ledger.audits import RunningAudit, Unmet
 from assetsync.ledger.rows import FileRow
@@ -154,8 +156,10 @@ class _Case:
         after = 0
         while rows := self._ledger.audits.unmet(unmet, self._audit, _IDS, after=after):
             after = rows[-1].id
-            found = by_id(self._service, [row.assetid for row in rows if row.assetid is not None])
-            self._note([(row, found[row.assetid]) for row in rows if row.assetid in found])
+            # If the index may not be searched, the database decides alone.
+            with suppress(ServiceRefused):
+                found = by_id(self._service, [row.assetid for row in rows if row.assetid is not None])
+                self._note([(row, found[row.assetid]) for row in rows if row.assetid in found])
         # Search the database as well, because the index may lag or be in the middle of a rebuild.
         left = self._ledger.audits.unmet(unmet, self._audit, _BY_NAME_AT_MOST + 1)
         if len(left) > _BY_NAME_AT_MOST or (left and self._resend):
@@ -213,6 +217,8 @@ class _Case:
 def different(row: FileRow, difference: str) -> dict[str, Any]:
     """Return the columns for a file whose asset no longer equals it, and log an error."""
     detail = f"the asset {row.assetid} is no longer this file: {difference}; look at it in the service"
+    if row.verified_at is not None:
+        detail = new_version(row.assetid, difference)
     log.error("blocked", path=printable(row.path), assetid=row.assetid, detail=detail)
     return {"reason": "different", "detail": detail}
 

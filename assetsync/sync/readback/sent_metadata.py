@@ -45,6 +45,7 @@ _WRITTEN_BY = 600.0
 """Seconds after the upload; no text of such an asset in that time proves nothing."""
 
 _THEREFORE = "the service does not hold the metadata that was sent ({}): set it there by hand"
+_NONE_LEFT = f"{_THEREFORE}; the service drops all of it if the key's user may only read the folder"
 _ADOPTED = "the metadata of its adopted asset differs from the sidecars ({}): set it in the service by hand"
 
 
@@ -111,7 +112,7 @@ class SentMetadata:
         if not uploads:
             return
         self._ledger.metadata_drift.compared(
-            [(upload, _THEREFORE.format(", ".join(parts)) if parts else None) for upload, parts in uploads]
+            [(upload, _sentence(upload, parts) if parts else None) for upload, parts in uploads]
         )
         for upload, parts in uploads:
             if parts:
@@ -166,6 +167,12 @@ class SentMetadata:
             return self._sidecars.metadata_of(row.path, self._plan.mappings.all[position], kind)
         except (SidecarError, TreeError):
             return None
+
+
+def _sentence(upload: SentUpload, parts: Sequence[str]) -> str:
+    # A PDF without metadata of its own ends as empty for any user.
+    is_empty = all(part.endswith(" empty") for part in parts) and not upload.row.path.lower().endswith(b".pdf")
+    return (_NONE_LEFT if is_empty else _THEREFORE).format(", ".join(parts))
 
 
 def _text(asset: Asset, name: str) -> str | None:

@@ -24,10 +24,11 @@ from assetsync.core.read_back import (
     Unprocessed,
     compare,
     gathered,
+    new_version,
     next_look,
 )
 from assetsync.core.states import Event
-from assetsync.errors import ServiceError
+from assetsync.errors import ServiceError, ServiceRefused
 from assetsync.ledger.assets import Change, KnownAsset
 from assetsync.ledger.rows import GOES_ON, MISSING, FileRow
 from assetsync.model import Asset, SearchRequest, State, Wanted
@@ -134,7 +135,9 @@ class Verifier:
         samples = known(_folder_of(rows[0]), _SAMPLES) if needs_index else []
         to_compare = self._sent_metadata.expect(rows)
         searched = [*ids, *(sample.assetid for sample in samples)]
-        found = by_id(self._service, searched, self._sent_metadata.look_in_index) if needs_index else {}
+        found = self._in_index(searched) if needs_index else {}
+        # The service may just now have refused every search through its index.
+        needs_index = needs_index and self._needs_index()
         now = self._clock.now()
         listed = self._take_listed(rows)
         behind = {row.id for row in rows if needs_index and (row.id in listed or self._may_be_behind(row, now))}
@@ -171,6 +174,14 @@ class Verifier:
                 self._meter.findable(now - row.queued_at)
         wants_audit = needs_index and self._request_audit(samples, found)
         return Verified(len(rows), sum(event is Event.CONFIRMED for _, event, _ in changes), wants_audit)
+
+    def _in_index(self, ids: Sequence[str]) -> dict[str, Asset]:
+        try:
+            return by_id(self._service, ids, self._sent_metadata.look_in_index)
+        except ServiceRefused:
+            if self._needs_index():
+                raise
+            return {}
 
     def _may_be_behind(self, row: FileRow, now: float) -> bool:
         """Return whether the index may be behind an upload, so that it says nothing that it does not show the asset.
@@ -338,10 +349,7 @@ class Verifier:
                 # Either it was verified in its folder and moved later, or it has arrived in its destination folder.
                 reading = Reading.EQUAL
         if reading in (Reading.DIFFERENT, Reading.MOVED):
-            then = "`assetsync retry PATH`, with --send-again for a new upload"
-            if reading is Reading.MOVED:
-                then = "move it there, or let it lie, and `assetsync retry PATH`"
-            detail = f"the asset {row.assetid} is not this file: {difference}; look at it in the service, then {then}"
+            detail = _of_another(row, reading, difference)
             log.error("blocked", path=printable(row.path), assetid=row.assetid, detail=detail)
             return row, Event.DIFFERENT, columns | {"reason": "different", "detail": detail}
         if reading is Reading.EQUAL and (findable or not needs_index):
@@ -466,6 +474,16 @@ class Verifier:
         if row.id_from == "adopted":
             was = f"the asset {row.assetid} was found in the service, which"
         return row, Event.UNSEEN, {"detail": f"{was} has not shown it for {UNSEEN_PATIENCE / 60:.0f} minutes"}
+
+
+def _of_another(row: FileRow, reading: Reading, difference: str) -> str:
+    """Return the sentence about an asset that is in another folder, or is not the file."""
+    if reading is Reading.DIFFERENT and row.verified_at is not None:
+        return new_version(row.assetid, difference)
+    then = "`assetsync retry PATH`, with --send-again for a new upload"
+    if reading is Reading.MOVED:
+        then = "move it there, or let it lie, and `assetsync retry PATH`"
+    return f"the asset {row.assetid} is not this file: {difference}; look at it in the service, then {then}"
 
 
 def _until_all(assets: Iterator[Asset], ids: Collection[str]) -> dict[str, Asset]:

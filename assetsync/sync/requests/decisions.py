@@ -1,19 +1,20 @@
 """Release brakes, resolve a doubt, settle drift, request an audit: what a person decides about the ledger."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import ClassVar, Self
 
 from assetsync.core.names import printable
 from assetsync.core.read_back import Expected, Reading, compare
-from assetsync.errors import UsageError
+from assetsync.errors import ServiceRefused, UsageError
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.metadata_drift import NOT_AS_SENT, reason_of
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest, Service, State
 from assetsync.service.paging import every
-from assetsync.sync.lookups import by_id, named, names_of
+from assetsync.sync.lookups import Everywhere, by_id, named, names_of
 from assetsync.sync.readback.auditor import ask_for_audit
 from assetsync.sync.requests.request import Argument, OperatorRequest, current_row, hex_of, paths_of
 from assetsync.text import plural
@@ -206,10 +207,12 @@ def find_asset(ledger: Ledger, service: Service, row: FileRow, assetid: str) -> 
     Raise UsageError if no search shows it, and ServiceError.
     """
     in_folder = SearchRequest(searchfor="%", folderid=row.asset_folder or row.destfolderid, dbdirect=True)
-    found = by_id(service, [assetid]).get(assetid)
-    if found is not None:
-        return found
-    for asset in chain(every(service.search, in_folder), named(service, names_of(ledger, row))):
+    everywhere = Everywhere(service, float, [row.destfolderid])
+    with suppress(ServiceRefused):
+        found = by_id(everywhere, [assetid]).get(assetid)
+        if found is not None:
+            return found
+    for asset in chain(every(service.search, in_folder), named(everywhere, names_of(ledger, row))):
         if asset.id == assetid:
             return asset
     raise UsageError(f"the service shows no asset {assetid}", hint="copy its id from the service")

@@ -1,5 +1,6 @@
 """Retry files that are blocked or in doubt, send files again, or look up doubts at once."""
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -7,12 +8,14 @@ from typing import ClassVar, Self
 
 from assetsync.core.mapping import folders_above
 from assetsync.core.names import printable
+from assetsync.core.outcome import TOO_LARGE_FOR_PROXY
 from assetsync.core.read_back import NEVER_PROCESSED
 from assetsync.core.settled import EMPTY
 from assetsync.core.states import Event, allowed
 from assetsync.errors import UsageError
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import MISSING, FileRow
+from assetsync.ledger.runs import PROXY_LIMIT
 from assetsync.model import Service, State, Wanted
 from assetsync.sync.requests.request import Argument, OperatorRequest, current_row, hex_of, likeliest_row, paths_of
 from assetsync.text import quoted
@@ -195,6 +198,7 @@ _TRIED_AGAIN = {
     "sidecar": "to be tried again, and blocked anew while the sidecar has its mistake",
     "keeps_changing": "to be tried again, and blocked anew while it has not been unchanged for an hour",
     "too_large": "to be tried again, and blocked anew while no limit was raised",
+    TOO_LARGE_FOR_PROXY: "to be tried again, one after the other, and blocked anew while a proxy refuses its size",
 }
 _AFTER_RETRY = {
     State.QUEUED: "to be sent",
@@ -217,6 +221,9 @@ def _tried(ledger: Ledger, row: FileRow, now: float) -> str:
         return "still blocked: `assetsync upload` sends it"
     reason = row.reason or ""
     kept = _kept(ledger, row)
+    limit = ledger.runs.proxy_limit() if reason == TOO_LARGE_FOR_PROXY else None
+    if limit is not None and limit.refused is not None:
+        ledger.set_fact(PROXY_LIMIT, json.dumps(limit._replace(refused=None)._asdict()))
     state = ledger.decisions.retry(row, now) if kept is None else ledger.decisions.let_go(row, kept, now)
     if reason == MISSING and state is State.STORED:
         return "missing, to be looked for again"

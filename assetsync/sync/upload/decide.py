@@ -12,6 +12,7 @@ from assetsync.core.backoff import LONGEST, WELL_WITHIN
 from assetsync.core.doubt import MOST_NAMED, UNPROCESSED_PATIENCE
 from assetsync.core.kinds import PATIENCE, PAUSE
 from assetsync.core.names import printable
+from assetsync.core.outcome import TOO_LARGE_FOR_PROXY, too_large_for_proxy
 from assetsync.core.settled import EMPTY, KEEPS_CHANGING, MOST_CUTS, rest_after, unchanged_for
 from assetsync.ledger.rows import NO_SIDECAR, FileRow
 from assetsync.model import FileStat
@@ -355,6 +356,13 @@ def _described(facts: Facts) -> Decision | Gather | None:
     return None
 
 
+def _passed_by_proxy(facts: Facts) -> Decision | None:
+    """Block a file of a size that a proxy before the service refuses; its content may be in the service already."""
+    if facts.refused_size is None or facts.row.send_again:
+        return None
+    return Block(TOO_LARGE_FOR_PROXY, too_large_for_proxy(facts.refused_size))
+
+
 _RULES: tuple[Callable[[Facts], Decision | Gather | None], ...] = (
     _mapped,
     _rested,
@@ -366,5 +374,6 @@ _RULES: tuple[Callable[[Facts], Decision | Gather | None], ...] = (
     _read_whole,
     use_equal,
     _surely_absent,
+    _passed_by_proxy,
     _described,
 )

@@ -190,7 +190,8 @@ class Facts:
     """What is known of a queued file at `now` (seconds since the epoch); None for a fact that was not gathered yet.
 
     `mapping` is the mapping of its path, with its `settle` time in seconds; None if the path is not mapped.
-    `replaces` is the asset of an earlier version of the path; it comes with `equal`.
+    `replaces` is the asset of an earlier version of the path; it comes with `equal`. `refused_size` is the smallest
+    size in bytes that a proxy refused, if the file is no smaller.
     """
 
     row: FileRow
@@ -207,3 +208,4 @@ class Facts:
     equal: Equal | None = None
     replaces: str | None = None
     sidecars: SidecarState | None = None
+    refused_size: int | None = None

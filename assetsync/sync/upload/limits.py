@@ -1,4 +1,4 @@
-"""Limit uploads: their rate, and how many may be in doubt.
+"""Limit uploads: their rate, their size, and how many may be in doubt.
 
 Uploads that may have been stored must not pile up. The limits are left to `core.doubt_limits`; here the doubts and the
 accepted uploads are counted. An upload that is answered and fails slows down its folder.
@@ -6,6 +6,7 @@ accepted uploads are counted. An upload that is answered and fails slows down it
 Pausing all uploads is left to `circuit_breaker`, the `upload.window` to `config.values.Window`.
 """
 
+import json
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
@@ -16,8 +17,11 @@ from assetsync.config.models import SiteConfig
 from assetsync.core.backoff import delay
 from assetsync.core.doubt_grace import grace_of_whole
 from assetsync.core.doubt_limits import DoubtLimits, accepted_within
+from assetsync.core.outcome import TOO_LARGE_FOR_PROXY
 from assetsync.errors import LedgerError
 from assetsync.ledger.doubts import Doubts
+from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.runs import DAY, PROXY_LIMIT, ProxyLimit
 from assetsync.model import Clock
 
 _BURST_SECONDS = 1.0
@@ -68,6 +72,74 @@ class RateLimiter:
         while (left := until - self._clock.steady()) > 0:
             if self._clock.wait(min(left, _SLICE_SECONDS)) or self._tick():
                 return
+
+
+class SizeLimit:
+    """The sizes that a proxy before the service refuses by 413; shared by all threads.
+
+    A file of the smallest refused size or more is blocked, and a file larger than the largest accepted one goes alone.
+    Once a day the smallest blocked file is tried. If a refused size is accepted, or a person retries such a file, all
+    of them are retried.
+    """
+
+    def __init__(self, ledger: Ledger, clock: Clock) -> None:
+        """Start with what an earlier process has recorded."""
+        self._ledger = ledger
+        self._clock = clock
+        self._lock = threading.Lock()
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the record again, after a person's request."""
+        self._limit = self._ledger.runs.proxy_limit()
+
+    @property
+    def certain(self) -> int | None:
+        """The largest size in bytes of which an upload passed; None if no proxy has refused any upload."""
+        limit = self._limit
+        return None if limit is None else limit.accepted
+
+    def refused(self, size: int) -> int | None:
+        """Return the smallest refused size if a file of this size is no smaller, else None."""
+        limit = self._limit
+        if limit is None or limit.refused is None or size < limit.refused or size == limit.trial:
+            return None
+        return limit.refused
+
+    def note_refused(self, size: int) -> None:
+        """Record that a proxy refused an upload of this size in bytes. The first one reads all attempts."""
+        with self._lock:
+            known = self._limit
+            if known is None:
+                known = ProxyLimit(self._ledger.queue.largest_accepted(size), size, self._clock.now())
+            smallest = min(size, size if known.refused is None else known.refused)
+            self._note(known._replace(accepted=min(known.accepted, size - 1), refused=smallest, trial=None))
+
+    def note_accepted(self, size: int) -> None:
+        """Record an accepted upload of this size in bytes. Does not block."""
+        with self._lock:
+            known = self._limit
+            if known is not None and size > known.accepted:
+                is_passed = known.refused is not None and size >= known.refused
+                self._note(known._replace(accepted=size, refused=None if is_passed else known.refused))
+
+    def retry_blocked(self) -> bool:
+        """Retry the smallest blocked file once a day, or all if no size is refused; return whether any was."""
+        limit, now, queue = self._limit, self._clock.now(), self._ledger.queue
+        if limit is None:
+            return False
+        if limit.refused is None:
+            return queue.retry_blocked(TOO_LARGE_FOR_PROXY, now) > 0
+        if 0 <= now - limit.tried_at < DAY:
+            return False
+        with self._lock:
+            size = queue.retry_smallest(TOO_LARGE_FOR_PROXY, now)
+            self._note(limit._replace(tried_at=now, trial=size))
+        return size is not None
+
+    def _note(self, limit: ProxyLimit) -> None:
+        self._limit = limit
+        self._ledger.submit_fact(PROXY_LIMIT, json.dumps(limit._asdict()))
 
 
 class AcceptedUploads:

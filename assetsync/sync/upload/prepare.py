@@ -24,6 +24,7 @@ from assetsync.sync.upload.facts import Facts, Rules
 from assetsync.sync.upload.folder_listing import FolderListing
 from assetsync.sync.upload.gather import Gathering, Ready, SidecarStates, Sources, facts_of
 from assetsync.sync.upload.kinds import Kinds
+from assetsync.sync.upload.limits import SizeLimit
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +41,7 @@ class Preparer:
         rules: Rules,
         *,
         kinds: Kinds,
+        size_limit: SizeLimit,
     ) -> None:
         self._context = context
         self._ledger = context.ledger
@@ -48,6 +50,7 @@ class Preparer:
         self._sidecars = sidecars
         self._folder_listing = folder_listing
         self._rules = rules
+        self._size_limit = size_limit
         self.dedupe = Dedupe(context, folder_listing)
         sidecar_states = SidecarStates(context.tree, context.clock, sidecars, context.ledger.versions, rules.settle)
         self._sources = Sources(context, sidecars, folder_listing, self.dedupe, kinds, sidecar_states)
@@ -67,6 +70,7 @@ class Preparer:
         listed before the first POST into it. Raise ListingNeeded only if it is `hurried`.
         """
         facts = facts_of(row, self._mappings, self._rules, self._clock.now())
+        facts.refused_size = self._size_limit.refused(row.size)
         gathering = Gathering(self._sources, facts)
         decision: Decision | Gather | None = None
         try:

@@ -24,6 +24,7 @@ from assetsync.sync.upload.facts import (
     Unreadable,
 )
 from assetsync.sync.upload.gather import SidecarStates, absent_at, facts_of
+from assetsync.sync.upload.limits import SizeLimit
 from assetsync.tree.safe_open import Tree
 
 
@@ -43,6 +44,7 @@ class Preview:
     def of(self, row: FileRow) -> Decision | Gather:
         """Return the decision on a file; Gather if its content decides whether it is sent."""
         facts = facts_of(row, self._mappings, self._rules, self._clock.now())
+        facts.refused_size = SizeLimit(self._ledger, self._clock).refused(row.size)
         while isinstance(decision := decide(facts), Gather) and self._gather(decision.fact, facts):
             pass
         return decision

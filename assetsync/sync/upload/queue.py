@@ -36,13 +36,23 @@ class UploadQueue:
     """Leases each due row to one worker; the ledger is asked in batches."""
 
     def __init__(
-        self, ledger: Ledger, clock: Clock, mappings: Collection[Mapping] = (), *, most_long: int | None = None
+        self,
+        ledger: Ledger,
+        clock: Clock,
+        mappings: Collection[Mapping] = (),
+        *,
+        most_long: int | None = None,
+        certain_size: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """Start with nothing read; at most `most_long` workers get a long file at the same time."""
+        """Start with nothing read; at most `most_long` workers get a long file at the same time.
+
+        Of the files above `certain_size` in bytes one worker gets one.
+        """
         self._ledger = ledger
         self._clock = clock
         self._mappings = mappings
         self._most_long = most_long
+        self._certain_size = certain_size
         self._one_asks = threading.Lock()
         self._lock = threading.Lock()
         self._oldest: deque[FileRow] = deque()  # read ahead
@@ -205,10 +215,14 @@ class UploadQueue:
     def _size_limit(self) -> int | None:
         """Return the size that the next file must stay below; None: any size.
 
-        While as many long files are sent as may be, the remaining worker takes only smaller files.
+        While as many long files are sent as may be, the remaining worker takes only smaller files. While a file is sent
+        that a proxy may refuse for its size, the others take only files that it passes on.
         """
-        long = [size for size in self._leased.values() if size >= LONG]
-        return LONG if self._most_long is not None and len(long) >= self._most_long else None
+        sizes, certain = self._leased.values(), self._certain_size()
+        limits = [certain + 1] if certain is not None and max(sizes, default=0) > certain else []
+        if self._most_long is not None and sum(size >= LONG for size in sizes) >= self._most_long:
+            limits.append(LONG)
+        return min(limits, default=None)
 
     def _lease_next(self, rows: deque[FileRow], choice: Choice) -> FileRow | None:
         """Lease the first free row of those that were read ahead."""

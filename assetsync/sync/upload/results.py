@@ -10,6 +10,7 @@ import structlog
 
 from assetsync.core.backoff import delay
 from assetsync.core.names import printable
+from assetsync.core.outcome import TOO_LARGE_FOR_PROXY
 from assetsync.errors import LedgerDamaged, LedgerError, OutOfResources, RowUnfit
 from assetsync.ledger.file.group_commit import Pending
 from assetsync.ledger.rows import FileRow
@@ -18,6 +19,7 @@ from assetsync.sync.context import Context
 from assetsync.sync.upload.circuit_breaker import RESUMES, CircuitBreaker
 from assetsync.sync.upload.gather import Ready
 from assetsync.sync.upload.kinds import Kinds
+from assetsync.sync.upload.limits import SizeLimit
 from assetsync.sync.upload.queue import Selection
 
 log = structlog.get_logger(__name__)
@@ -52,12 +54,20 @@ class Result(NamedTuple):
 class ResultRecorder:
     """Recorder of all uploads. Its methods may block, except `note_answer`, `submit` and `recorded`."""
 
-    def __init__(self, context: Context, circuit_breaker: CircuitBreaker, selection: Selection, kinds: Kinds) -> None:
+    def __init__(
+        self,
+        context: Context,
+        circuit_breaker: CircuitBreaker,
+        selection: Selection,
+        kinds: Kinds,
+        size_limit: SizeLimit,
+    ) -> None:
         self._ledger = context.ledger
         self._clock = context.clock
         self._circuit_breaker = circuit_breaker
         self._selection = selection
         self._kinds = kinds
+        self._size_limit = size_limit
         self._progress = context.progress
         self._meter = context.meter
         self._chance = context.chance.random
@@ -176,15 +186,21 @@ class ResultRecorder:
     def _lost(self, result: Result, now: float) -> None:
         attempt, row, sent = result.attempt, result.row, result.sent
         outcome, retry_after = sent.outcome, sent.outcome.retry_after
+        is_too_large = outcome.reason == TOO_LARGE_FOR_PROXY
+        if is_too_large:
+            self._size_limit.note_refused(row.size)
         self._ledger.attempt_results.lost(attempt, row.id, sent, now)
         if outcome.answered and retry_after:
             # Only the folder waits, which the ledger holds now.
             self._selection.forget()
             retry_after = None
-        self._selection.answer_lost(row, answered=outcome.answered)
-        self._meter.doubted()
         bound = log.bind(path=printable(row.path), attempt=attempt)
         bound.warning("in doubt", reason=outcome.reason, detail=outcome.detail, left=sent.left)
+        self._meter.doubted()
+        if is_too_large:
+            # It shows nothing of the folder or the service.
+            return
+        self._selection.answer_lost(row, answered=outcome.answered)
         if outcome.answered:
             is_of_service = self._circuit_breaker.post_failed(row.destfolderid)
         else:
@@ -207,6 +223,7 @@ class ResultRecorder:
                 # Files that were prepared ahead have fields for the old kind.
                 self._selection.forget()
             log.info("uploaded", path=printable(row.path), attempt=attempt, assetid=assetid, size=row.size)
+            self._size_limit.note_accepted(row.size)
 
     def _unsent(self, result: Result, now: float) -> None:
         attempt, row, sent = result.attempt, result.row, result.sent

@@ -3,6 +3,7 @@
 import sqlite3
 from contextlib import closing
 
+import httpx
 import pytest
 
 from assetsync.cli import operator
@@ -242,3 +243,11 @@ def test_unprocessed_asset_is_listed_until_sent_again(site):
     assert site.run("reconcile").code == 0
     assert stuck in site.run("orphans").out
     assert (site.run("audit").code, len(site.sandbox.assets())) == (0, 2)
+
+
+def test_new_version_in_the_service_is_named(mirrored):
+    asset, assets = ids(mirrored)["a.txt"], f"{mirrored.sandbox.address}/_sandbox/assets"
+    assert httpx.post(assets, json={"id": asset, "version": "retouched"}).status_code == 200
+    result = mirrored.run("audit")
+    assert result.code == 1
+    assert f"the asset {asset} has a new version in the service" in " ".join(result.out.split())

@@ -704,3 +704,20 @@ def test_probe_stores_nothing(site):
     site.configure(upload_url=site.sandbox.base_url)
     assert site.run("check").code == 3
     assert site.sandbox.assets() == []
+
+
+def test_user_without_rights_is_named_once(make_site):
+    """A user who is no administrator is refused searches in all folders, which a run makes."""
+    site = make_site(rights={PHOTOS: "write", PAPERS: "write"})
+    result = site.run("check", "--json")
+    (found,) = [finding for finding in result.only["findings"] if finding["level"] == "warning"]
+    assert (result.code, found["what"]) == (0, "service")
+    assert "in the database, in folders without a right" in found["message"]
+    assert "in the index, in folders that are not mapped" in found["message"]
+
+
+def test_searches_that_fail_are_warned_of(site):
+    site.sandbox.set_faults(FaultRule(kind=FaultKind.SEARCH_DOWN))
+    result = site.run("check", "--json")
+    (found,) = [finding for finding in result.only["findings"] if finding["level"] == "warning"]
+    assert "in all folders in the index" in found["message"]

@@ -10,6 +10,7 @@ from assetsync.cli.commands.reconcile import KEYS
 from assetsync.ledger.ledger import open_ledger, read_ledger
 from assetsync.model import State
 from assetsync.sandbox import FaultKind, FaultRule, Operation
+from tests.cli.conftest import PAPERS, PHOTOS
 
 UPLOAD = Operation.UPLOAD
 
@@ -355,3 +356,10 @@ def test_wrong_upload_url_is_named(make_site):
     site.configure()
     assert site.run("status", "--json").only["wrong_address"] is None
     assert site.sandbox.assets() == []
+
+
+def test_user_without_administration_is_in_sync(make_site):
+    site = make_site(rights={PHOTOS: "write", PAPERS: "write"})
+    site.write("a.jpg", b"one")
+    assert site.run("reconcile", "--json").only["in_sync"]
+    assert site.run("audit").code == 0

@@ -431,3 +431,27 @@ def test_doubt_left_to_person_stays_so(after_outage):
     assert world.site.resolver.step() == 0
     attempt = world.ledger.doubts.of(world.row("a.jpg").id)
     assert (world.row("a.jpg").state, attempt.look_at > world.clock.now() + 700) == (State.BLOCKED, True)
+
+
+def test_trashed_asset_of_a_touched_file_is_named(mirrored):
+    """A trashed asset vanishes from searches; the touched file takes over the earlier version, and is read back."""
+    world = mirrored()
+    asset = world.row("1").assetid
+    del world.service.assets[asset]
+    world.write("1", b"content 1", mtime=world.clock.now() - 5000)
+    world.scan_and_send()
+    world.live(1500)
+    assert (world.row("1").state, world.posted().count("1")) == (State.BLOCKED, 1)
+    (found,) = world.ledger.reports.findings()
+    assert (found.why, found.path, found.assetid) == ("missing", b"1", asset)
+
+
+def test_new_version_of_an_asset_has_its_own_sentence(mirrored):
+    world = mirrored()
+    asset = world.row("1").assetid
+    world.service.assets[asset].content = b"retouched by hand"
+    assert audit(world)["different"] == 1
+    assert world.row("1").detail.startswith(f"the asset {asset} has a new version in the service: its MD5")
+    world.ask(Retry((b"1",)))
+    world.live(60)
+    assert world.row("1").detail.startswith(f"the asset {asset} has a new version in the service: its MD5")

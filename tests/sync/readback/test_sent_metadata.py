@@ -288,3 +288,14 @@ def test_uploads_with_metadata_cost_one_listing(make_world, files, searches):
     assert set(world.states().values()) == {VERIFIED}
     # One through the index for each hundred, and one of the folder, which ends once all are shown.
     assert len(world.service.searches) - before == searches
+
+
+def test_reader_loses_all_metadata(report):
+    """Observed with a key whose user may only read the folder: uploads are stored without their metadata."""
+    world = report()
+    world.service.keeps_own = lambda _asset: ("", "")
+    world.write("other.txt", b"other")
+    world.write("other.txt.yaml", SIDECAR)
+    world.scan_and_send()
+    world.live(80)
+    assert drifted(world)["other.txt"].endswith("if the key's user may only read the folder")

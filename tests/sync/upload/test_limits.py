@@ -5,6 +5,9 @@ import pytest
 from assetsync.core.outcome import Reply
 from assetsync.errors import LedgerError
 from assetsync.model import State
+from assetsync.status.sentences import headline
+from assetsync.status.site_status import read_status
+from assetsync.sync.requests.retry import Retry
 from assetsync.sync.upload.limits import AcceptedUploads, FailingFolders
 from assetsync.sync.upload.queue import Step
 from assetsync.sync.upload.uploader import Uploader
@@ -318,3 +321,137 @@ def test_paused_folder_takes_no_file(world):
     steps = [world.site.uploader.step() for _ in range(18)]
     assert (sent(world, "F0"), sent(world, "F1")) == (4, 9)
     assert steps.count(Step.IDLE) == 5
+
+
+PAGE = b"<html><h1>413 Request Entity Too Large</h1></html>"
+TOO_LARGE = Reply(413, "text/html", PAGE, is_delimited=True)
+LIMIT = 1000
+DAY = 24 * 3600.0
+
+
+def behind_proxy(world, limit: int = LIMIT) -> None:
+    """Let a proxy refuse each upload above a size in bytes."""
+
+    def refuse(request) -> None:
+        if (world.root / "F3" / request.filename).stat().st_size > limit:
+            world.service.script.append(TOO_LARGE)
+
+    world.service.before_upload = refuse
+
+
+@pytest.fixture
+def limited(world):
+    """A world behind a proxy, with one file that it refuses and five that it does not."""
+    behind_proxy(world)
+    world.write("F3/large", b"x" * 2000)
+    world.scan_and_send()
+    for number in range(5):
+        world.write(f"F3/small{number}", b"%d" % number * 900)
+    world.scan_and_send()
+    return world
+
+
+def test_refused_size_holds_no_other_file(limited):
+    assert [limited.row(f"F3/small{n}").state for n in range(5)] == [State.STORED] * 5
+    assert limited.site.circuit_breaker.latest is None
+    assert limited.row("F3/large").state is State.IN_DOUBT
+
+
+def test_absent_refused_file_is_blocked_at_once(limited):
+    limited.live(60)
+    row = limited.row("F3/large")
+    assert (row.state, row.reason, row.absences) == (State.BLOCKED, "too_large_for_proxy", 0)
+    assert row.detail.startswith("refused by a proxy: 413, 2.0 KB: raise its limit")
+    assert limited.posted().count("large") == 1
+
+
+def test_doubt_names_the_status(limited):
+    limited.live(3)
+    assert limited.row("F3/large").detail == "refused by a proxy: 413, 2.0 KB; looking for it in the service"
+
+
+def test_larger_file_is_not_sent(limited):
+    limited.write("F3/larger", b"y" * 2001)
+    limited.scan_and_send()
+    assert limited.row("F3/larger").reason == "too_large_for_proxy"
+    assert "larger" not in limited.posted()
+
+
+def test_unsure_sizes_go_one_at_a_time(limited):
+    for number in range(1001, 1005):
+        limited.write(f"F3/unsure{number}", b"z" * number)
+    limited.scan()
+    limited.service.most_in_flight = 0
+    Uploader(limited.site.uploads, workers=4, may_hang=lambda: False)
+    first = limited.site.uploads.selection.take()
+    assert first.size > 900
+    assert limited.site.uploads.selection.take() is Step.IDLE
+    limited.write("F3/sure", b"s" * 900)
+    limited.scan()
+    limited.site.upload_queue.clear()
+    assert limited.site.uploads.selection.take().size == 900
+
+
+def test_smallest_blocked_file_is_tried_daily(limited, clock):
+    limited.write("F3/larger", b"y" * 3000)
+    limited.scan_and_send()
+    limited.live(60)
+    clock.advance(DAY)
+    limited.live(120)
+    assert [limited.posted().count(name) for name in ("large", "larger")] == [2, 0]
+    assert {limited.row(f"F3/{name}").state for name in ("large", "larger")} == {State.BLOCKED}
+
+
+def test_accepted_trial_sends_all(limited, clock):
+    limited.write("F3/larger", b"y" * 3000)
+    limited.scan_and_send()
+    limited.live(60)
+    behind_proxy(limited, 10_000)
+    clock.advance(DAY)
+    limited.live(200)
+    assert {limited.row(f"F3/{name}").state for name in ("large", "larger")} == {State.VERIFIED}
+
+
+def test_retry_by_a_person_is_sent_at_once(limited):
+    limited.live(60)
+    behind_proxy(limited, 10_000)
+    limited.ask(Retry((b"F3/large",)))
+    limited.site.size_limit.reload()
+    limited.live(200)
+    assert limited.row("F3/large").state is State.VERIFIED
+
+
+def test_refused_size_is_known_after_a_restart(limited):
+    limited.live(60)
+    limited.restart()
+    limited.write("F3/larger", b"y" * 2001)
+    limited.scan_and_send()
+    assert limited.posted().count("larger") == 0
+
+
+def test_copy_of_an_asset_needs_no_proxy(world):
+    """The asset was uploaded before there was a limit, and nobody owns it."""
+    world.service.put(b"e" * 5000, "early", folder="F0")
+    world.write("F0/early", b"e" * 5000)
+    world.site.size_limit.note_refused(2000)
+    world.scan_and_send()
+    assert world.row("F0/early").state is State.STORED
+
+
+@pytest.mark.parametrize("status", [411, 414, 431, 501])
+def test_refusing_proxy_pauses_with_its_status(world, status):
+    fail_in(world, *FOLDERS, how=Reply(status, "text/html", b"<html>", is_delimited=True))
+    fill(world, "F0", 1)
+    world.send()
+    assert world.site.circuit_breaker.pause.detail.startswith(f"refused by a proxy: {status};")
+    world.live(1200)
+    assert world.row("F0/0").absences == 0
+
+
+def test_headline_names_the_status(world):
+    fail_in(world, "F0", how=Reply(411, "text/html", b"<html>", is_delimited=True))
+    fill(world, "F0", 1)
+    world.send()
+    world.site.runtime_state.note()
+    status = read_status(world.config().outline, world.ledger, world.clock.now())
+    assert "(refused by a proxy: 411)" in headline(status)
