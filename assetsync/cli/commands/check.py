@@ -51,6 +51,7 @@ from assetsync.ledger.file.database import holder_of
 from assetsync.ledger.file.ledger_files import real
 from assetsync.ledger.folders import Hold
 from assetsync.log import redact
+from assetsync.model import SearchRequest
 from assetsync.notify.channel import Undelivered
 from assetsync.notify.notifications import receivers
 from assetsync.parts import make_service
@@ -238,6 +239,9 @@ def _operations(config: SiteConfig, service: HttpService, held: Mapping[str, Hol
                 continue
             answers = f"{config.service.base_url} answers a search in folder {folder}"
             yield Finding("service", Level.OK, f"{answers}; the first upload shows whether the folder exists")
+            if (spelled := _spelled_by(service, folder)) != folder:
+                message = f"folder {folder}: the service spells this id {spelled}, and the two count as the same"
+                yield Finding("service", Level.WARNING, message, f"write destfolderid: {spelled}")
         yield from _everywhere(config, service)
     except BadAnswer as error:
         wrong = swapped(service, config)
@@ -256,6 +260,13 @@ def _operations(config: SiteConfig, service: HttpService, held: Mapping[str, Hol
             message = f"service.upload_url: no answer at {config.service.upload_url} shows whether it is right"
             fix = "see that the service runs and that service.upload_url is its address"
             yield Finding("service", Level.WARNING, message, fix)
+
+
+def _spelled_by(service: HttpService, folder: str) -> str:
+    """Return how the service spells a folder's id in the first row of its listing; as it is given without a row."""
+    with service.search(SearchRequest("%", folderid=folder, dbdirect=True, maxrows=1)) as assets:
+        shown = next((str(asset.columns.get("folder_id")) for asset in assets), folder)
+    return shown if shown.lower() == folder.lower() else folder
 
 
 def _everywhere(config: SiteConfig, service: HttpService) -> Iterator[Finding]:

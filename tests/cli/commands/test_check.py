@@ -53,6 +53,16 @@ def test_answered_search_proves_no_folder(site):
     assert said.endswith("answers a search in folder NONE; the first upload shows whether the folder exists")
 
 
+def test_folder_spelled_otherwise_is_a_warning(site):
+    site.write("a.jpg")
+    site.run("reconcile")
+    site.sandbox.set_faults(FaultRule(kind=FaultKind.FOLDER_CASE))
+    findings = site.run("check", "--json").only["findings"]
+    (found,) = [f for f in findings if f["what"] == "service" and f["level"] == "warning"]
+    assert found["message"].startswith(f"folder {PHOTOS}: the service spells this id {PHOTOS.swapcase()}")
+    assert found["fix"] == f"write destfolderid: {PHOTOS.swapcase()}"
+
+
 def test_held_folder_is_a_warning(site):
     site.config.write_text(site.config.read_text().replace(PHOTOS, "F" * 32))
     site.write("a.jpg")
