@@ -19,13 +19,16 @@ from assetsync.ledger import attempts, doubts, equal_content, ledger
 from assetsync.ledger.equal_content import EqualContent
 from assetsync.ledger.file import schema
 from assetsync.ledger.file.database import Database
+from assetsync.ledger.folders import FolderListings
 from assetsync.ledger.metadata_drift import MetadataDrift
 from assetsync.ledger.sightings import Sightings
 from assetsync.model import Answer, Fault, Outcome, SentExtent
 from assetsync.service import uploads
+from assetsync.service.paging import WholeSearch, every
 from assetsync.sync import folder_backoff
 from assetsync.sync.doubts import candidates, resolver
 from assetsync.sync.doubts.resolver import Resolver
+from assetsync.sync.lookups import FolderContents
 from assetsync.sync.readback import missing
 from assetsync.sync.readback.sent_metadata import SentMetadata
 from assetsync.sync.readback.verifier import Verifier
@@ -331,6 +334,52 @@ def a_round_is_thrown_away_whole(patch: Patch) -> None:
     patch.setattr(Resolver, "_read", remembering)
     patch.setattr(Resolver, "_folder", whole)
 
+
+def a_capped_list_is_whole(patch: Patch) -> None:
+    """Believe that a list shows everything, whatever total it states."""
+    patch.setattr(FolderContents, "incomplete", None)
+
+
+def a_long_list_is_whole(patch: Patch) -> None:
+    """Believe a list that states no total, however long it is."""
+    patch.setattr(FolderContents, "may_be_cut", False)
+
+
+def pages_never_slip(patch: Patch) -> None:
+    """Believe the first reading of a list that came in several pages."""
+    patch.setattr(WholeSearch, "__iter__", lambda self: every(self._search, self._request))
+
+
+def a_list_of_another_folder_is_empty(patch: Patch) -> None:
+    """Take a list of other folders for one that shows nothing."""
+
+    def ours(self):
+        for asset in self._search:
+            if asset.folder_id == self._folder:
+                self.count += 1
+                yield asset
+
+    patch.setattr(FolderContents, "__iter__", ours)
+
+
+def an_empty_list_is_believed(patch: Patch) -> None:
+    """Send all files into a folder whose first list was empty, whether a list shows the first of them or not."""
+    patch.setattr(FolderListings, "accepted", lambda _self, _folder: None)
+
+
+def what_was_asked_is_sent_unseen(patch: Patch) -> None:
+    """Send a file again because a person asked for it once, whatever its folder shows by now."""
+    patch.setattr(EqualContent, "unconfirmed", lambda *_given: None)
+
+
+OF_FALSE_LISTS: tuple[Callable[[Patch], None], ...] = (
+    a_capped_list_is_whole,
+    a_long_list_is_whole,
+    pages_never_slip,
+    an_empty_list_is_believed,
+    what_was_asked_is_sent_unseen,
+)
+"""Those that show where lists are false and a ledger was lost or put back."""
 
 MUTANTS: tuple[Callable[[Patch], None], ...] = (
     no_grace,
