@@ -43,6 +43,11 @@ class SandboxSettings:
     case to the kind that files of the ending are taken for, in place of the usual one (RAW files are other in some
     installations, observed).
 
+    With `refuses_fields` a metadata field that the database has no column for empties the texts of a picture, and any
+    other asset with it is never processed; the field `file_name` renames the asset. With `bmp_only` the database has
+    three-byte `utf8`: a value with a character outside the Basic Multilingual Plane is lost on a picture, and any other
+    asset with it is never processed. With `one_language` searches show the texts in English only (all observed).
+
     `strays` selects the answer of the addresses below `/razuna` that are not of the interface: 404, a redirect to a
     login page, or that page itself (both observed where the path of the tenant was left out).
 
@@ -62,6 +67,9 @@ class SandboxSettings:
     twice: bool = False
     renditions: bool = False
     pdf_keeps_own: bool = False
+    refuses_fields: bool = False
+    bmp_only: bool = False
+    one_language: bool = False
     md5: bool = True
     latin1: bool = False
     folds_blanks: bool = False
