@@ -27,7 +27,7 @@ def given_to(site, name):
 
 EVERYTHING = """\
 metadata: {description: "A {dir} of {stem}", keywords: [harbour, dawn], location: Tromsø, language: 2,
- meta: {img_headline: "NO", custom_9: "012"}},
+ meta: {headline: "NO", title: "012"}},
  upload: {zip_extract: true, skip_event: [on_file_add, on_file_move], upl_template: "7", debug: true,
  emailto: dam@example.com}"""
 
@@ -38,8 +38,8 @@ WHOLE = {
     "meta_img_description": "A photos of pier",
     "meta_img_keywords": "harbour,dawn",
     "meta_location": "Tromsø",
-    "meta_img_headline": "NO",
-    "meta_custom_9": "012",
+    "meta_headline": "NO",
+    "meta_title": "012",
     "skip_event": "on_file_add,on_file_move",
     "debug": "1",
     "upl_template": "7",
@@ -73,7 +73,7 @@ def test_sidecar_overrides_the_mapping(make_site):
     site.write("pier.jpg")
     site.write(
         "pier.jpg.yaml",
-        b"description: 12:30\nlanguage: 1\nmeta: {img_headline: off}\n"
+        b"description: 12:30\nlanguage: 1\nmeta: {headline: off}\n"
         b"upload: {zip_extract: false, skip_event: [on_file_add], upl_template: '012'}\n",
     )
     site.write("other.mp3")
@@ -84,7 +84,7 @@ def test_sidecar_overrides_the_mapping(make_site):
         "meta_img_description": "12:30",
         "meta_img_keywords": "fjord",
         "meta_location": "Oslo",
-        "meta_img_headline": "off",
+        "meta_headline": "off",
         "skip_event": "on_file_add",
         "upl_template": "012",
     }
