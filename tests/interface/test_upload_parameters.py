@@ -251,6 +251,15 @@ class TestByHand:
             "redirecttoparams": "a=1",
         }
 
+    def test_metadata_is_sent_as_for_the_daemon(self, make_site):
+        site = make_site()
+        meta = ("--meta", "file_desc=sea \N{WATER WAVE}", "--meta", "location=Oslo")
+        result = site.run("upload", "--folder", PHOTOS, *meta, str(site.write("a.pdf")))
+        assert result.code == 0
+        assert given_to(site, "a.pdf")["meta_file_desc"] == "sea "
+        assert "meta_location" not in given_to(site, "a.pdf")
+        assert "left out: location (only pictures have it)" in result.err
+
     @pytest.mark.parametrize(
         ("words", "problem"),
         [
@@ -264,6 +273,8 @@ class TestByHand:
             (("--metadata", "0", "--meta", "location=Oslo"), "--metadata 0 with --meta"),
             (("--meta", "a b=x"), "a b"),
             (("--meta", "lang_id_r=2"), "lang_id_r"),
+            (("--meta", "img_headline=x"), "did you mean `headline`?"),
+            (("--meta", "file_name=x"), "never sent"),
             (("--zip_extract", "perhaps"), "zip_extract"),
         ],
     )
