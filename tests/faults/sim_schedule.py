@@ -59,6 +59,8 @@ class Variant:
     requires_sidecars: bool = False
     keeps_own: str = ""
     """Letters in the names of files that keep their own metadata; without them no metadata is shown."""
+    refuses: bool = False
+    """Whether the service never processes a document with a field or a character that it cannot hold."""
     unprocessed_after: int = 0
     """Seconds after which an asset counts as never processed; 0 is the default of the configuration."""
 

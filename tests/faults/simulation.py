@@ -40,6 +40,7 @@ from .sim_answers import client_over
 from .sim_by_hand import Hand
 from .sim_checks import Checks, Violation
 from .sim_clock import SimClock
+from .sim_refused import expect_held
 from .sim_restless import Recording
 from .sim_schedule import Variant
 from .sim_service import SimService
@@ -317,6 +318,8 @@ class Simulation:
 
     def _arrived(self, post: Post) -> None:
         self.checks.posted(post)
+        if self.variant.refuses:
+            expect_held(post)
         self._expect_described(post)
         self.recording.arrived(post)
 

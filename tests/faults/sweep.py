@@ -24,6 +24,7 @@ from tests.faults.sim_late import gateway_schedule, lagging_schedule
 from tests.faults.sim_nameless import nameless_schedule
 from tests.faults.sim_own import own_schedule
 from tests.faults.sim_partial import PARTIAL, partial_schedule
+from tests.faults.sim_refused import refused_schedule
 from tests.faults.sim_restless import restless_schedule
 from tests.faults.sim_restored import restored_schedule, rolled_back_schedule
 from tests.faults.sim_run import failure
@@ -55,6 +56,7 @@ KINDS: dict[str, Callable[[int], Schedule]] = {
     "partial": lambda seed: partial_schedule(seed, PARTIAL[seed % len(PARTIAL)]),
     "stuck": stuck_schedule,
     "own": own_schedule,
+    "refused": refused_schedule,
 }
 AT_ONCE = 25
 PROGRESS_EVERY = 1000

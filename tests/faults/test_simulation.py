@@ -21,6 +21,7 @@ I11 A file that changes during each of its uploads leaves three damaged assets, 
 I12 While some uploads fail, the others are stored at the rate of the service, under the default limits.
 I13 A file that the service accepts and never processes ends blocked, and verified if the service finishes late.
 I14 What the service does not hold of the metadata that was sent is listed, of a verified file, and nothing else is.
+I16 No document is sent with metadata for which the service would never process it.
 
 A failing seed is made as small as it can be and printed with its trace. `ASSETSYNC_SEED` sets the first seed, `--long`
 runs 10,000 schedules and searches for each mutant among them. Without it, a slice of the mutants is searched for
@@ -55,6 +56,7 @@ from .sim_mutants import (
     OF_NAMELESS,
     OF_OWN,
     OF_PARTIAL,
+    OF_REFUSED,
     OF_SIDECARS,
     OF_SIMILAR,
     OF_STUCK,
@@ -68,6 +70,7 @@ from .sim_mutants import (
 from .sim_nameless import nameless_schedule
 from .sim_own import own_schedule
 from .sim_partial import PARTIAL, partial_schedule
+from .sim_refused import refused_schedule
 from .sim_restless import restless_schedule
 from .sim_restored import restored_schedule, rolled_back_schedule
 from .sim_run import explain, explained, failure, run, shrink
@@ -98,6 +101,7 @@ SHORT_FAILING, LONG_FAILING = 6, 3000
 SHORT_PARTIAL, LONG_PARTIAL = 1, 1000
 SHORT_STUCK, LONG_STUCK = 6, 3000
 SHORT_OWN, LONG_OWN = 6, 3000
+SHORT_REFUSED, LONG_REFUSED = 6, 3000
 REACH = 400
 """Within so many seeds a mutant must be found."""
 KNOWN = {
@@ -139,6 +143,7 @@ KNOWN = {
     "accepted_uploads_allow_no_doubts": 12,
     "what_was_sent_is_not_compared": 1,
     "a_finding_is_read_away": 14,
+    "all_metadata_is_sent": 20261121,
     "what_is_never_processed_is_sent_again": 1,
     "what_is_never_processed_is_waited_for": 1,
 }
@@ -406,6 +411,15 @@ def test_metadata_that_is_not_kept_is_listed(request: pytest.FixtureRequest):
 @pytest.mark.parametrize("mutant", OF_OWN, ids=lambda mutant: mutant.__name__)
 def test_metadata_is_lost_unseen_without_this_rule(mutant, monkeypatch: pytest.MonkeyPatch):
     _needs(mutant, own_schedule, "I14", monkeypatch)
+
+
+def test_no_document_is_refused_for_its_metadata(request: pytest.FixtureRequest):
+    _find_none(refused_schedule, LONG_REFUSED if request.config.getoption("--long") else SHORT_REFUSED)
+
+
+@pytest.mark.parametrize("mutant", OF_REFUSED, ids=lambda mutant: mutant.__name__)
+def test_document_is_refused_without_this_rule(mutant, monkeypatch: pytest.MonkeyPatch):
+    _needs(mutant, refused_schedule, "I16", monkeypatch)
 
 
 def test_failing_schedule_is_minimised():
