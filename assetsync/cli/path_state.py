@@ -243,6 +243,7 @@ def _read_sidecars(
                 report.lines.append(f"kind: {report.kind}, {_KIND_FROM[report.kind_from]}")
             sent = sidecars.to_send(path, mapping, merged).sent
             report.metadata = dict(sent.fields)
+            report.origins = {name: report.origins[name] for name in report.metadata}
             report.lines += [
                 f"metadata: {printable(key)} = {printable(value)} ({_level(report.origins.get(key), folder)})"
                 for key, value in report.metadata.items()
