@@ -29,7 +29,7 @@ from assetsync.sync.duplicate_sites import DuplicateSites
 from assetsync.sync.folder_backoff import HealthCheck, code_and_wait
 from assetsync.sync.intake.intake import Intake, IntakeRules
 from assetsync.sync.intake.settling import Settling
-from assetsync.sync.intake.sidecars import SidecarCache, Sidecars, note_sidecar
+from assetsync.sync.intake.sidecars import Recorded, SidecarCache, Sidecars, note_sidecar, processed_uploads
 from assetsync.sync.readback.archive_members import Members
 from assetsync.sync.readback.auditor import Auditor, PendingAudits
 from assetsync.sync.readback.budget import Budget
@@ -236,7 +236,7 @@ def build(
         kind_of=kinds.of,
         cache=sidecar_cache,
         met=met,
-        xmp_endings=ledger.versions.xmp_endings,
+        recorded=Recorded(ledger.versions.xmp_endings, partial(processed_uploads, ledger, plan.mappings)),
     )
 
     # What the tree says becomes rows.

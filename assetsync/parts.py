@@ -6,6 +6,7 @@ Building the whole site is left to `app`.
 import errno
 import os
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,12 +104,13 @@ def make_rules(config: SiteConfig) -> "Rules":
 
 def make_preview(config: SiteConfig, ledger: "Ledger", clock: Clock) -> "Preview":
     """Return the preview of what becomes of files."""
-    from assetsync.sync.intake.sidecars import Sidecars  # noqa: PLC0415 - few commands need one
+    from assetsync.sync.intake.sidecars import Recorded, Sidecars, processed_uploads  # noqa: PLC0415 - as above
     from assetsync.sync.upload.preview import Preview  # noqa: PLC0415
 
-    tree = make_tree(config)
-    sidecars = Sidecars(tree, clock, config.service.field_names)
-    return Preview(ledger, tree, clock, Mappings(mappings(config)), sidecars, rules=make_rules(config))
+    tree, known = make_tree(config), Mappings(mappings(config))
+    recorded = Recorded(processed=partial(processed_uploads, ledger, known))
+    sidecars = Sidecars(tree, clock, config.service.field_names, recorded=recorded)
+    return Preview(ledger, tree, clock, known, sidecars, rules=make_rules(config))
 
 
 def make_plan(config: SiteConfig) -> Plan:

@@ -111,6 +111,8 @@ def test_omitted_settings_have_defaults(make_config):
             "credential": "api_key",
             "metadata_fields": {"img": None, "vid": None, "aud": None, "doc": None, "other": None},
             "custom_fields": {},
+            "meta_fields": (),
+            "characters": "bmp",
             "kinds": {},
             "asset_url": None,
             "xmp_fields": {},
@@ -335,7 +337,7 @@ def test_a_mapping_with_everything(make_config):
         """\
     ignore: ["*.psd", "!x.psd"]
     sidecars: off
-    metadata: {description: "{stem}", keywords: [photo, "{dirs}"], language: 2, meta: {img_headline: 012}}
+    metadata: {description: "{stem}", keywords: [photo, "{dirs}"], language: 2, meta: {headline: 012}}
     upload:
       zip_extract: yes
       skip_event: on_file_add, on_file_edit
@@ -353,7 +355,7 @@ def test_a_mapping_with_everything(make_config):
             ignore=("*.psd", "!x.psd"),
             sidecars=False,
             metadata=Metadata(
-                description="{stem}", keywords=("photo", "{dirs}"), language="2", meta=(("img_headline", "012"),)
+                description="{stem}", keywords=("photo", "{dirs}"), language="2", meta=(("headline", "012"),)
             ),
             upload=UploadOptions(
                 zip_extract=True,
@@ -565,8 +567,8 @@ MISTAKES = [
     (SMALLEST + "    metadata: {upload: {}}\n", "line 9: folders[0].metadata.upload: this key is unknown: "),
     (SMALLEST + "    metadata: {location: '{folder}'}\n", "line 9: folders[0].metadata.location: it holds an unknown"),
     (SMALLEST + "    metadata: {keywords: ['{']}\n", "line 9: folders[0].metadata.keywords: it holds an unknown plac"),
-    (SMALLEST + "    metadata: {meta: {a: '{x}'}}\n", "line 9: folders[0].metadata.meta: it holds an unknown placeho"),
-    (SMALLEST + "    metadata: {meta: {a: }}\n", "line 9: folders[0].metadata.meta.a: it has no value: write one"),
+    (SMALLEST + "    metadata: {meta: {city: '{x}'}}\n", "line 9: folders[0].metadata.meta: it holds an unknown"),
+    (SMALLEST + "    metadata: {meta: {city: }}\n", "line 9: folders[0].metadata.meta.city: it has no value: write"),
     (SMALLEST + "watch: {mode: fast}\n", "line 9: watch.mode: it is not an accepted value: write 'auto', 'inot"),
     (SMALLEST + "watch: {settle: 5}\n", "line 9: watch.settle: it must be a duration: write a number and its unit"),
     (SMALLEST + "watch: {settle: -5s}\n", "line 9: watch.settle: it must be a duration: write a number and its unit"),
@@ -935,6 +937,60 @@ def test_missing_key_file_is_not_warned_of(tmp_path):
     assert key_file_warning(tmp_path / "none", 0) is None
 
 
+# ── fields that the service does not have ──
+
+_WITH_META = SMALLEST + "    metadata: {{meta: {{{}: x}}}}\n"
+_WITH_XMP = SMALLEST.replace("folders:", "  xmp_fields: {{dc:title: {}}}\nfolders:")
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (_WITH_META, "line 9: folders[0].metadata.meta.img_headline: "),
+        (_WITH_XMP, "line 6: service.xmp_fields.dc:title: "),
+    ],
+)
+def test_unknown_field_names_line_and_nearest(make_config, text, place):
+    with pytest.raises(ConfigError) as error:
+        make_config(text=text.format("img_headline"))
+    (mistake,) = error.value.mistakes
+    assert place in mistake
+    assert "did you mean `headline`?" in mistake
+    assert make_config(text=text.format("headline")).unknown_fields == ()
+
+
+def test_listed_field_is_no_mistake(make_config):
+    text = _WITH_META.format("img_headline").replace("folders:", "  meta_fields: [IMG_headline]\nfolders:")
+    assert make_config(text=text).service.field_names.kinds_of("img_headline") == ("img",)
+
+
+@pytest.mark.parametrize("name", ["file_name", "img_id_r", "host_id"])
+def test_field_that_is_never_sent_is_refused(make_config, name):
+    for text in (
+        _WITH_META.format(name),
+        _WITH_XMP.format(name),
+        SMALLEST.replace("folders:", f"  meta_fields: [{name}]\nfolders:"),
+        SMALLEST.replace("folders:", f"  metadata_fields: {{img: {{description: {name}, keywords: k}}}}\nfolders:"),
+    ):
+        with pytest.raises(ConfigError, match="never sent"):
+            make_config(text=text)
+
+
+def test_existing_site_starts_with_an_unknown_field(make_config, tmp_path):
+    ledger = tmp_path / "hq.db"
+    ledger.touch()
+    config = make_config(f"ledger: {ledger}\n", text=_WITH_META.format("img_headline"))
+    assert "line 9: folders[0].metadata.meta.img_headline: " in config.unknown_fields[0]
+
+
+def test_unknown_field_is_told_with_other_mistakes(make_config):
+    text = _WITH_META.format("img_headline").replace("site: hq", "site: H Q")
+    with pytest.raises(ConfigError) as error:
+        make_config(text=text)
+    assert [word in "".join(error.value.mistakes) for word in ("site name", "img_headline")] == [True, True]
+    assert len(error.value.mistakes) == 2
+
+
 # ── the example ──
 
 
@@ -953,7 +1009,7 @@ def test_the_example_loads_as_it_is():
 def test_example_loads_with_comments_enabled(make_file):
     text, count = re.subn(r"(?m)^( *)#([a-z_]+: )", r"\1\2", EXAMPLE.read_text())
     config = load_config(make_file(text), {})
-    assert count == 14
+    assert count == 15
     assert (config.folders[0].xmp, config.service.xmp_fields["photoshop:City"]) == (False, "location")
     assert config.folders[0].settle == 600.0
     assert config.service.asset_url == "https://dam.example.com/razuna/index.cfm?fa=c.asset&id={assetid}"

@@ -91,7 +91,7 @@ def test_sidecar_texts_arrive_unchanged(told):
     with Sandbox(settings) as again:
         harbour = next(asset for asset in again.assets() if asset.filename == "harbour.jpg")
     said = harbour.metadata
-    assert (said["meta_img_country"], said["meta_img_roll"], said["meta_img_taken"]) == ("NO", "012", "12:30")
+    assert (said["meta_country"], said["meta_scene"], said["meta_title"]) == ("NO", "012", "12:30")
     assert said["meta_img_keywords"] == "harbour,dawn,2026"
 
 

@@ -6,16 +6,25 @@ Scanning is left to `tree.scan`, printing to `check`.
 import errno
 import os
 from collections.abc import Iterator
-from collections.abc import Mapping as AnyMapping
 from pathlib import Path
 
 from assetsync.cli.finding import NAMED, Finding, Level, of_error
 from assetsync.config import SiteConfig, mappings
 from assetsync.core.mapping import IgnoreRules, Mappings
-from assetsync.core.metadata import FOLDER_SIDECAR, MAX_BYTES, SUFFIX, is_xmp_name, language_of, parse_sidecar
+from assetsync.core.metadata import (
+    DEFAULT_LANGUAGE,
+    FOLDER_SIDECAR,
+    MAX_BYTES,
+    SUFFIX,
+    FieldMistake,
+    field_error,
+    is_xmp_name,
+    language_of,
+    parse_sidecar,
+)
 from assetsync.core.xmp import has_comma, parse_xmp
 from assetsync.errors import FileUnreadable, NotRegular, RootMissing, SidecarError
-from assetsync.model import Mapping
+from assetsync.model import NOWHERE, Mapping, Metadata
 from assetsync.parts import expect_root, let_in, make_plan, make_tree
 from assetsync.text import amount, files, plural, printable
 from assetsync.tree.filesystem import network_mounts
@@ -35,7 +44,7 @@ def look_at_tree(config: SiteConfig) -> Iterator[Finding]:
     report = ScanReport()
     plan = make_plan(config)
     tree = make_tree(config)
-    sidecars, kinds, unreadable = _Sidecars(tree, config.service.custom_fields), _Kinds(), _Unreadable(tree)
+    sidecars, kinds, unreadable = _Sidecars(config, tree), _Kinds(), _Unreadable(tree)
     xmp_files = _XmpFiles(config, tree)
     try:
         expect_root(config)
@@ -43,7 +52,7 @@ def look_at_tree(config: SiteConfig) -> Iterator[Finding]:
             if seen.is_sidecar and is_xmp_name(seen.path):
                 xmp_files.see(seen.path, seen.mapping)
             elif seen.is_sidecar:
-                sidecars.see(seen.path)
+                sidecars.see(seen.path, seen.mapping)
             else:
                 kinds.see(seen.path, seen.size)
                 unreadable.see(seen.path)
@@ -181,19 +190,32 @@ class _Unreadable:
 class _Sidecars:
     """The sidecars of a tree: their number, the first ones with a mistake, and those without a matching file."""
 
-    def __init__(self, tree: Tree, custom_fields: AnyMapping[str, str]) -> None:
+    def __init__(self, config: SiteConfig, tree: Tree) -> None:
         self.count = 0
         self._tree = tree
-        self._custom_fields = custom_fields
+        self._names = config.service.field_names
+        # With a ledger, a field may be known from what became of earlier uploads.
+        self._is_new = not os.access(config.ledger, os.F_OK)
+        self._mappings = mappings(config)
+        # By mapping: the first language other than English that texts are in, and where.
+        self._languages: dict[int, tuple[str, str]] = {}
+        for position, mapping in enumerate(self._mappings):
+            self._note_language(mapping.metadata, position, "its metadata")
         self._bad: list[SidecarError] = []
         self._orphans: list[bytes] = []
         self._orphan_count = 0
 
-    def see(self, path: bytes) -> None:
+    def see(self, path: bytes, mapping: int) -> None:
         self.count += 1
         if len(self._bad) < NAMED:
             try:
-                parse_sidecar(self._tree.read_small(path, MAX_BYTES), printable(path), self._custom_fields)
+                data = self._tree.read_small(path, MAX_BYTES)
+                level = parse_sidecar(data, printable(path), self._names.custom)
+                self._note_language(level, mapping, printable(path))
+                unknown = next((name for name, _ in level.meta if not self._names.kinds_of(name)), None)
+                if unknown is not None and self._is_new:
+                    mistake = FieldMistake(unknown, *self._names.problem_with(unknown))
+                    raise field_error(data, printable(path), mistake, ())
             except SidecarError as error:
                 self._bad.append(error)
             except (FileUnreadable, NotRegular) as error:
@@ -204,7 +226,20 @@ class _Sidecars:
             if len(self._orphans) < NAMED:
                 self._orphans.append(path)
 
+    def _note_language(self, level: Metadata, mapping: int, where: str) -> None:
+        inherited = None if mapping == NOWHERE else self._mappings[mapping].metadata.language
+        language = level.language or inherited or DEFAULT_LANGUAGE
+        if language != DEFAULT_LANGUAGE and (level.description or level.keywords):
+            self._languages.setdefault(mapping, (language, where))
+
     def findings(self) -> Iterator[Finding]:
+        for position, (language, where) in sorted(self._languages.items()):
+            shown = "." if position == NOWHERE else printable(self._mappings[position].path) or "."
+            message = (
+                f"{shown}: texts in language {language} ({where}): the searches of release 1.9.6 show English texts"
+                " only, so that these are not shown, and not compared with what was sent"
+            )
+            yield Finding("metadata", Level.WARNING, message, "write `language: 1` if people search for them")
         for mistake in self._bad:
             yield of_error("sidecar", mistake, Level.WARNING)
         for path in self._orphans:

@@ -33,7 +33,7 @@ from assetsync.ledger.rows import AttemptRow, FileRow
 from assetsync.model import Mapping, NextTry, State, Wanted
 from assetsync.parts import make_preview, make_tree
 from assetsync.sync.brakes import subject_of
-from assetsync.sync.intake.sidecars import Sidecars
+from assetsync.sync.intake.sidecars import Recorded, Sidecars, processed_uploads
 from assetsync.sync.upload.kinds import Kinds
 from assetsync.sync.upload.next_try import Waits, next_try
 from assetsync.text import amount, decoded, moment, printable
@@ -155,7 +155,17 @@ def read_path_state(config: SiteConfig, path: bytes) -> PathState:
     with closing(read_ledger(config.ledger, site=config.site)) as ledger:
         kinds = Kinds(ledger, SystemClock(), config.service)
         # A folder is not sent, so there is no metadata to print for it.
-        report = SidecarReport() if is_folder or mapping is None else _read_sidecars(config, mapping, path, kinds)
+        processed = partial(processed_uploads, ledger, known)
+        sidecars = Sidecars(
+            make_tree(config),
+            SystemClock(),
+            config.service.field_names,
+            kind_of=kinds.of,
+            recorded=Recorded(processed=processed),
+        )
+        report = (
+            SidecarReport() if is_folder or mapping is None else _read_sidecars(config, mapping, path, kinds, sidecars)
+        )
         rows, brakes, holds = ledger.reports.of_path(path), ledger.reports.brakes(), ledger.reports.holds(now)
         sends = holder_of(ledger.store.path).sends
         pause = ledger.runs.pause_at_hand() if sends else None
@@ -212,11 +222,12 @@ def _covered(
     return Covered(f"{shown} → folder {mapping.destfolderid}")
 
 
-def _read_sidecars(config: SiteConfig, mapping: Mapping, path: bytes, kinds: Kinds) -> SidecarReport:
+def _read_sidecars(
+    config: SiteConfig, mapping: Mapping, path: bytes, kinds: Kinds, sidecars: Sidecars
+) -> SidecarReport:
     """Return what the sidecars say about a file, or what a sidecar says."""
     report = SidecarReport()
     tree = make_tree(config)
-    sidecars = Sidecars(tree, SystemClock(), config.service.field_names, kind_of=kinds.of)
     folder, _, name = path.rpartition(b"/")
     try:
         if not Plan(Mappings(mappings(config)), config.ignore).is_sidecar(path):
@@ -230,11 +241,14 @@ def _read_sidecars(config: SiteConfig, mapping: Mapping, path: bytes, kinds: Kin
             if merged.depends_on_kind:
                 report.kind, report.kind_from = kinds.of(path), kinds.source_of(path)
                 report.lines.append(f"kind: {report.kind}, {_KIND_FROM[report.kind_from]}")
-            report.metadata = dict(merged.fields)
+            sent = sidecars.to_send(path, mapping, merged).sent
+            report.metadata = dict(sent.fields)
+            report.origins = {name: report.origins[name] for name in report.metadata}
             report.lines += [
                 f"metadata: {printable(key)} = {printable(value)} ({_level(report.origins.get(key), folder)})"
                 for key, value in report.metadata.items()
             ]
+            report.lines += [f"left out: {printable(each)}" for each in sent.left_out]
             return report
         if is_xmp_name(name):
             stem = described_by_xmp(path)

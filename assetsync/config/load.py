@@ -4,6 +4,7 @@ Each mistake is a sentence: file, line, key, problem, fix, and the value unless 
 Checks that depend on the machine (does the root exist, does the service answer) are left to `check`.
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
@@ -11,7 +12,7 @@ from pydantic import ValidationError
 
 from assetsync.config.document.loader import Document, NotPlain, Plain, Problem, load
 from assetsync.config.document.loader import Path as KeyPath
-from assetsync.config.document.metadata import unknown_custom_field
+from assetsync.config.document.metadata import OFF, XMP_FIELDS, FieldNames, unknown_custom_field
 from assetsync.config.document.problems import dotted, problems_of
 from assetsync.config.key import SHORTEST_KEY
 from assetsync.config.models import FileOf, SiteConfig
@@ -27,8 +28,9 @@ _KEY_NAMES = frozenset({"api_key", "apikey", "api-key", "sessiontoken", "key"})
 def load_config(path: Path, environ: Mapping[str, str]) -> SiteConfig:
     """Read and check the configuration of a site.
 
-    The result depends on the file alone. The environment is used only to find its API key in the file, where it must
-    not be. Raise ConfigError with a sentence for each mistake.
+    The result depends on the file alone, with one exception: an unknown metadata field is a mistake only while the site
+    has no ledger. Else the site starts, and the files that would be sent with the field are blocked. The environment is
+    used only to find its API key in the file, where it must not be. Raise ConfigError with a sentence for each mistake.
     """
     return parse_config(read_configuration(path), str(path), environ)
 
@@ -70,12 +72,17 @@ def _check(path: Path, data: bytes, key: str) -> tuple[SiteConfig | None, list[P
     known = {problem.path for problem in document.problems}
     own = [*_across(document), *_secrets(document, key)]
     problems = [*document.problems, *(problem for problem in own if problem.path not in known)]
+    unknown = [*_unknown_fields(document)]
+    sentences = tuple(_sentence(str(path), problem, key) for problem in unknown)
     try:
-        return SiteConfig.model_validate(document.value, context=FileOf(path, digest_of(data))), problems
+        config = SiteConfig.model_validate(document.value, context=FileOf(path, digest_of(data), sentences))
+        return config, problems if os.access(config.ledger, os.F_OK) else problems + unknown
     except ValidationError as exc:
         told = {problem.path for problem in problems}
         found = problems_of(exc, document, SiteConfig, show_values=True)
-        return None, problems + [problem for problem in found if problem.path not in told]
+        problems += [problem for problem in found if problem.path not in told]
+        told |= {problem.path for problem in problems}
+        return None, problems + [problem for problem in unknown if problem.path not in told]
 
 
 def _sentence(source: str, problem: Problem, secret: str) -> str:
@@ -147,6 +154,32 @@ def _unknown_custom_fields(document: Document, folders: Plain, service: Plain) -
             path = ("folders", position, "metadata", "custom", name)
             if (unknown := unknown_custom_field(name, known)) is not None:
                 yield Problem(path, *unknown, *document.mark(path))
+
+
+def _unknown_fields(document: Document) -> Iterator[Problem]:
+    """Yield a problem for each metadata field that the service is not known to have, or that is never sent."""
+    value = document.value if isinstance(document.value, dict) else {}
+    service = value.get("service")
+    given = service if isinstance(service, dict) else {}
+    said = [text for name in ("meta_fields", "metadata_fields") for _, text in _texts(given.get(name))]
+    names = FieldNames(listed=frozenset(text.lower() for text in said))
+    properties, custom = given.get("xmp_fields"), given.get("custom_fields")
+    no_fields = {OFF, *XMP_FIELDS.values(), *(custom if isinstance(custom, dict) else ())}
+    found: list[tuple[KeyPath, str]] = [
+        (("service", "xmp_fields", name), target)
+        for name, target in (properties.items() if isinstance(properties, dict) else ())
+        if isinstance(target, str) and target not in no_fields
+    ]
+    folders = value.get("folders")
+    for position, folder in enumerate(folders if isinstance(folders, list) else ()):
+        metadata = folder.get("metadata") if isinstance(folder, dict) else None
+        meta = metadata.get("meta") if isinstance(metadata, dict) else None
+        fields = meta if isinstance(meta, dict) else ()
+        found += [(("folders", position, "metadata", "meta", name), name) for name in fields]
+    for path, name in found:
+        # The language has a sentence of its own.
+        if name.lower() != "lang_id_r" and not names.kinds_of(name):
+            yield Problem(path, *names.problem_with(name), *document.mark(path))
 
 
 def _doubled_folders(document: Document, folders: Plain) -> Iterator[Problem]:

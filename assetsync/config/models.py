@@ -29,6 +29,7 @@ from assetsync.config.document.metadata import (
     Events,
     FieldNames,
     SaidWithPlaceholders,
+    check_field_name,
     check_meta_name,
     custom_field_id,
     ending,
@@ -129,6 +130,10 @@ def _take_back_xmp(patterns: Sequence[str]) -> bool:
     return False
 
 
+def _field_names(value: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(check_field_name, value))
+
+
 def _command(value: object) -> object:
     if not isinstance(value, str):
         return value
@@ -182,8 +187,8 @@ Patterns = Annotated[Texts, AfterValidator(_patterns)]
 class KindFields(Section):
     """The names of the metadata fields for an asset kind, without `meta_`."""
 
-    description: Annotated[Text, AfterValidator(check_meta_name)]
-    keywords: Annotated[Text, AfterValidator(check_meta_name)]
+    description: Annotated[Text, AfterValidator(check_field_name)]
+    keywords: Annotated[Text, AfterValidator(check_field_name)]
 
 
 class MetadataFields(Section):
@@ -217,6 +222,8 @@ class Service(Section):
     custom_fields: Annotated[dict[str, Annotated[Text, AfterValidator(custom_field_id)]], BeforeValidator(group)] = (
         Field(default_factory=dict)
     )
+    meta_fields: Annotated[Texts, AfterValidator(_field_names)] = ()
+    characters: Literal["bmp", "all"] = "bmp"
     kinds: Annotated[dict[Annotated[str, AfterValidator(ending)], Kind], BeforeValidator(_by_ending)] = Field(
         default_factory=dict
     )
@@ -239,7 +246,9 @@ class Service(Section):
     def field_names(self) -> FieldNames:
         """Return the names of the metadata fields, built-in names included."""
         xmp = {name: target for name, target in (XMP_FIELDS | self.xmp_fields).items() if target != OFF}
-        return FieldNames(self.metadata_fields.table(), self.custom_fields, xmp)
+        listed = frozenset(name.lower() for name in self.meta_fields)
+        table = self.metadata_fields.table()
+        return FieldNames(table, self.custom_fields, xmp, listed, bmp_only=self.characters == "bmp")
 
     @field_validator("base_url", "upload_url", mode="before")
     @classmethod
@@ -393,10 +402,14 @@ class Notify(Section):
 
 
 class FileOf(NamedTuple):
-    """The absolute path of a configuration, and the digest of its bytes (`outline.digest_of`)."""
+    """The absolute path of a configuration, and the digest of its bytes (`outline.digest_of`).
+
+    `unknown_fields`: a sentence for each metadata field in it that the service is not known to have.
+    """
 
     path: Path
     digest: str
+    unknown_fields: tuple[str, ...] = ()
 
 
 class SiteConfig(Section):
@@ -412,6 +425,11 @@ class SiteConfig(Section):
     def file(self) -> Path | None:
         """Return the absolute path of the configuration; None if no file holds it."""
         return self._file and self._file.path
+
+    @property
+    def unknown_fields(self) -> tuple[str, ...]:
+        """Return a sentence for each metadata field in it that the service is not known to have."""
+        return () if self._file is None else self._file.unknown_fields
 
     @property
     def outline_record(self) -> str | None:

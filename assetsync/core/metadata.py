@@ -6,22 +6,33 @@ Every value stays the text that was written; only the placeholders in a mapping'
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
 from itertools import product
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
 from assetsync.config.document.loader import NotPlain, Problem, load
-from assetsync.config.document.metadata import CUSTOM_FIELD, PLACEHOLDER, Sidecar, unknown_custom_field
+from assetsync.config.document.metadata import (
+    CUSTOM_FIELD,
+    KINDS,
+    PLACEHOLDER,
+    TEXT_BYTES,
+    FieldNames,
+    Sidecar,
+    is_never_sent,
+    unknown_custom_field,
+)
 from assetsync.config.document.problems import dotted, problems_of
 from assetsync.core.names import printable, shown_text
 from assetsync.errors import SidecarError
 from assetsync.model import Mapping as FolderMapping
 from assetsync.model import Metadata, UploadOptions
+from assetsync.text import plural
 
 MAX_BYTES = 64 * 1024
 MAX_TOGETHER = 256 * 1024
@@ -35,6 +46,11 @@ XMP_ENDINGS = tuple(dict.fromkeys(bytes(ending) for ending in product(*zip(_XMP,
 
 DEFAULT_LANGUAGE = "1"
 _STANDS_FOR = {"{{": "{", "}}": "}"}
+# Marks that only follow another character are left out with it.
+_BEYOND_BMP = re.compile("[\U00010000-\U0010ffff][\u200d\ufe0e\ufe0f]*")
+_ONLY_OF = {
+    "img": "pictures", "vid": "videos", "aud": "audio files", "doc": "documents", "other": "documents",
+}  # fmt: skip
 _KEYS = [field.name for field in fields(Metadata) if field.name not in ("meta", "custom")]
 
 NO_CUSTOM_FIELDS: Mapping[str, str] = MappingProxyType({})
@@ -208,6 +224,84 @@ def form_fields(
     fields = {description: metadata.description, keywords: joined, "location": metadata.location}
     fields |= custom | dict(metadata.meta)
     return tuple((name, value) for name, value in fields.items() if value)
+
+
+class FieldMistake(NamedTuple):
+    """A field that keeps a file from being sent: its name, the problem and the fix."""
+
+    name: str
+    problem: str
+    hint: str
+
+
+class Sendable(NamedTuple):
+    """The fields of a file that are sent, what is left out, in words, and the first mistake in them."""
+
+    fields: tuple[tuple[str, str], ...]
+    left_out: tuple[str, ...] = ()
+    mistake: FieldMistake | None = None
+
+
+NOTHING = Sendable(())
+"""What is sent for a file without metadata."""
+
+
+def sendable(
+    fields: Sequence[tuple[str, str]],
+    kind: str,
+    names: FieldNames,
+    proven: Callable[[str], Collection[str]] = lambda _kind: (),
+) -> Sendable:
+    """Return what of the fields that `form_fields` returned is sent for a file of this kind (observed).
+
+    A field that only other kinds have is left out, and so are characters that the service cannot hold. A field that
+    no kind has is a mistake, unless `proven` returns it among those with which assets of a kind were processed; so is a
+    value that is too long.
+    """
+    sent: list[tuple[str, str]] = []
+    left_out: list[str] = []
+    mistake: FieldMistake | None = None
+    for name, given in fields:
+        kinds = names.kinds_of(name)
+        if not kinds and not is_never_sent(name):
+            kinds = tuple(each for each in KINDS if name in proven(each))
+        if not kinds:
+            mistake = mistake or FieldMistake(name, *names.problem_with(name))
+        elif kind not in kinds:
+            having = " and ".join(dict.fromkeys(_ONLY_OF[each] for each in kinds))
+            left_out.append(f"{name} (only {having} have it)")
+        else:
+            value, count = _BEYOND_BMP.subn("", given) if names.bmp_only else (given, 0)
+            if count:
+                left_out.append(f"{plural(count, 'character')} of {name} (outside the Basic Multilingual Plane)")
+                if name == names.by_kind[kind][1]:
+                    value = ",".join(filter(str.strip, value.split(",")))
+            too_long = _too_long(value, names.most_of(name, kind))
+            mistake = mistake or (FieldMistake(name, too_long, "shorten it") if too_long else None)
+            sent += [(name, value)] if value.strip() or value == given else []
+    return Sendable(tuple(sent), tuple(left_out), mistake)
+
+
+def _too_long(value: str, most: int) -> str | None:
+    if most and len(value) > most:
+        return f"it has {len(value):,} characters, and the service keeps {most:,}"
+    if not most and len(value) > TEXT_BYTES // 4 and (size := len(value.encode("utf-8", "replace"))) > TEXT_BYTES:
+        return f"it has {size:,} bytes, and the service keeps {TEXT_BYTES:,}"
+    return None
+
+
+def field_error(data: bytes, path: str, mistake: FieldMistake, keys: Collection[tuple[str, ...]]) -> SidecarError:
+    """Return the error for a mistake in the sidecar at `path`, with its line; `keys` are those that may set the field.
+
+    `data` are the bytes of the sidecar.
+    """
+    try:
+        marks = load(data, none_words=False).marks
+    except NotPlain:
+        # It was written just now.
+        marks = {}
+    at = next((key for key in (("meta", mistake.name), *keys) if key in marks), ("meta", mistake.name))
+    return _error(path, Problem(at, mistake.problem, mistake.hint, *marks.get(at, (0, 0))))
 
 
 def check_together(fields: Sequence[tuple[str, str]], path: str) -> None:

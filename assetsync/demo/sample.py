@@ -20,10 +20,10 @@ _SIDECARS = {
         "description: The old harbour at dawn\n"
         "keywords: [harbour, dawn, 2026]\n"
         # Texts that YAML would read as a boolean, a number, a time and a date.
-        "meta: {img_country: NO, img_roll: 012, img_taken: 12:30, img_day: 2026-01-01}\n"
+        "meta: {country: NO, scene: 012, title: 12:30, datecreated: 2026-01-01}\n"
     ),
     "documents/_folder.yaml": "keywords: papers\n",
-    "documents/report.pdf.yaml": "description: Report 007\nlanguage: 1\nmeta: {file_number: 012, file_final: NO}\n",
+    "documents/report.pdf.yaml": "description: Report 007\nlanguage: 1\nkeywords: [012, NO]\n",
 }
 _TEXTS = {
     "documents/notes.txt": "Notes on the harbour\n\nThe tide turns at 05:40.\n",

@@ -28,6 +28,8 @@ ELSEWHERE = "it lies in another folder of the service: "
 UNREADABLE = "its metadata can no longer be read, fix the sidecar: "
 """The drift of a file with an unusable sidecar; the error is appended."""
 
+_MOST_PROCESSED = 1000
+
 _READ_BY = ("path", "destfolderid", "asset_folder", "agreed_folder", "filetype", "meta_digest")
 """The columns that the drift of a version depends on, besides its sidecars."""
 
@@ -116,6 +118,18 @@ class MetadataDrift:
         # While a version is being sent or in doubt, it is open which of its uploads will count.
         settled = "state IN ('stored', 'verified', 'blocked')"
         return files_where(self._store, f"drift = 'unread' AND {settled} ORDER BY id LIMIT 500")
+
+    def processed(self, kind: str, without: Collection[str]) -> list[FileRow]:
+        """Return the last files of a kind that were sent with metadata and read back; `without` has digests of none.
+
+        Documents are of two kinds.
+        """
+        kinds = json.dumps(["doc", "other"] if kind in ("doc", "other") else [kind])
+        where = (
+            f"state = 'verified' AND id_from = 'answer' AND filetype {ANY_OF}"
+            f" AND NOT meta_digest {ANY_OF} ORDER BY id DESC LIMIT {_MOST_PROCESSED}"
+        )
+        return files_where(self._store, where, kinds, json.dumps([*without]))
 
     def mark_unread(self, file_id: int) -> None:
         """Mark a version as unread: its metadata may have changed since it was sent."""

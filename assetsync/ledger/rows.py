@@ -149,6 +149,7 @@ class AttemptRow(NamedTuple):
     watch_newest: int | None
     rounds: int
     round_at: float | None
+    left_out: str | None
 
 
 FILE_COLUMNS = ", ".join(FileRow._fields)

@@ -5,6 +5,7 @@ writing the answer to `answers`.
 """
 
 import hashlib
+import json
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,7 @@ from typing import Final
 from assetsync.sandbox.faults import Active, FaultKind
 from assetsync.sandbox.query import NOTHING, Condition, QuerySyntaxError, all_of, condition, like, one_of, only_ids
 from assetsync.sandbox.settings import SandboxSettings
-from assetsync.sandbox.store import Store
+from assetsync.sandbox.store import Store, is_english
 
 Value = str | int | datetime | None
 
@@ -278,7 +279,8 @@ def row_values(asset: sqlite3.Row, question: Question) -> dict[str, Value]:
     place = f"{asset['folder_id']}/{asset['kind']}/{asset['id']}"
     # The service writes the double slash, too (observed).
     url = f"{question.origin}//razuna/assets/1/{place}"
-    unsaid = "" if picture or asset["extension"] == "pdf" else None
+    is_hidden = question.settings.one_language and not is_english(json.loads(asset["fields"]))
+    unsaid = "" if (picture or asset["extension"] == "pdf") and not is_hidden else None
     resolution = "1" if picture else ""
     return values | {
         "extension": asset["extension"],

@@ -48,6 +48,10 @@ class SandboxSettings:
     cannot search without `folderid`, sees nothing of a folder without a right, and an upload of a user who may not
     write is stored without its metadata (observed). An upload of more than `proxy_limit` bytes is refused by a proxy in
     front: 413 with a page, and the connection is closed while the body is sent (observed with nginx).
+    With `refuses_fields` a metadata field that the database has no column for empties the texts of a picture, and any
+    other asset with it is never processed; the field `file_name` renames the asset. With `bmp_only` the database has
+    three-byte `utf8`: a value with a character outside the Basic Multilingual Plane is lost on a picture, and any other
+    asset with it is never processed. With `one_language` searches show the texts in English only (all observed).
 
     `strays` selects the answer of the addresses below `/razuna` that are not of the interface: 404, a redirect to a
     login page, or that page itself (both observed where the path of the tenant was left out).
@@ -68,6 +72,9 @@ class SandboxSettings:
     twice: bool = False
     renditions: bool = False
     pdf_keeps_own: bool = False
+    refuses_fields: bool = False
+    bmp_only: bool = False
+    one_language: bool = False
     md5: bool = True
     latin1: bool = False
     folds_blanks: bool = False

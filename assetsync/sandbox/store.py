@@ -34,6 +34,7 @@ _TYPES: Final = {
     "doc": "csv doc docx html htm md odp ods odt pdf ppt pptx rtf txt xls xlsx xml",
 }
 _TYPE_OF: Final = {extension: kind for kind, names in _TYPES.items() for extension in names.split()}
+_BEYOND_BMP: Final = re.compile("[\U00010000-\U0010ffff]")
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 
 _SCHEMA = """
@@ -244,6 +245,11 @@ class Store:
         description, keywords = said_of(filetype, asset.fields)
         if self._settings.pdf_keeps_own and extension == "pdf":
             description, keywords = (pdf_text(head, name) for name in (b"Subject", b"Keywords"))
+            if self._settings.bmp_only:
+                # The text is cut at the character (observed).
+                description, keywords = (_BEYOND_BMP.split(text)[0] for text in (description, keywords))
+        if self._settings.one_language and not is_english(asset.fields):
+            description, keywords = None, None
         values = {
             "id": asset.id,
             "folder_id": asset.folder_id,
@@ -384,7 +390,17 @@ def filetype_of(extension: str, file_kinds: Mapping[str, str]) -> str:
 def pdf_text(head: bytes, name: bytes) -> str:
     """Return a plain text from the document information in the first bytes of a PDF; empty without it."""
     found = re.search(rb"/" + name + rb"\s*\(([^()\\]*)\)", head)
-    return found[1].decode("latin-1") if found else ""
+    if found is None:
+        return ""
+    try:
+        return found[1].decode()
+    except UnicodeDecodeError:
+        return found[1].decode("latin-1")
+
+
+def is_english(fields: Mapping[str, str]) -> bool:
+    """Return whether the texts of an upload are in the language that searches show."""
+    return fields.get("meta_lang_id_r", "1") == "1"
 
 
 def picture_size(head: bytes) -> tuple[int, int]:

@@ -43,6 +43,22 @@ _QUOTED: Final = r'"((?:[^"\\]|\\.)*)"'
 _NAME: Final = re.compile(rf";\s*name={_QUOTED}", re.IGNORECASE)
 _FILENAME: Final = re.compile(rf";\s*filename={_QUOTED}", re.IGNORECASE)
 
+_TEXT_COLUMNS: Final = {
+    "img": ("img_description", "img_keywords"),
+    "vid": ("vid_description", "vid_keywords", "vid_title"),
+    "aud": ("aud_description", "aud_keywords"),
+    "doc": ("file_desc", "file_keywords"),
+    "other": ("file_desc", "file_keywords"),
+}
+_OF_PICTURES: Final = (
+    "authorsposition captionwriter category ciadrcity ciadrctry ciadrextadr ciadrpcode ciadrregion ciemailwork"
+    " citelwork ciurlwork city colorspace copyrightstatus country countrycode creator credit datecreated description"
+    " headline instructions intellectualgenre location resunit rights scene source state subjectcode"
+    " supplementalcategories title transmissionreference urgency usageterms webstatement xres yres"
+)
+_PICTURE_COLUMNS: Final = frozenset(_OF_PICTURES.split())
+_FILE_NAME: Final = "meta_file_name"
+
 
 def boundary_of(content_type: str) -> bytes | None:
     """Return the boundary of a multipart/form-data header, None for any other content type."""
@@ -208,6 +224,10 @@ class Uploads:
             name = f"{result.renamed}.{extension_of(name)}".rstrip(".")
         if FaultKind.NAMES_LOST in active:
             name = f"{assetid}.{extension_of(name)}".rstrip(".")
+        fields = {name: value for name, value in given.items() if name not in _CREDENTIALS}
+        if self._settings.refuses_fields:
+            name = fields.get(_FILE_NAME) or name
+        fields, is_processed = kept_fields(fields, result.filetype, self._settings)
         hidden = active.get(FaultKind.INVISIBLE)
         # The folder's rights are not looked at before the upload is stored, and its metadata is lost (observed).
         may_describe = self._settings.right_on(given["destfolderid"]) == "write"
@@ -216,10 +236,10 @@ class Uploads:
             folder_id=given["destfolderid"],
             filename=name,
             content=(form.content,),
-            fields={name: value for name, value in given.items() if name not in _CREDENTIALS and may_describe},
+            fields=fields if may_describe else {},
             damaged=not form.complete,
             hidden_for=hidden.seconds if hidden else 0.0,
-            never_processed=FaultKind.NEVER_PROCESSED in active,
+            never_processed=FaultKind.NEVER_PROCESSED in active or not is_processed,
         )
         self._store.add(asset)
         if is_archive(name) and form.complete and given.get("zip_extract", "1").lower() in ("1", "true", "yes"):
@@ -248,6 +268,40 @@ class Uploads:
                     self._store.add(
                         replace(archive, id=new_id(), folder_id=folder, filename=parts[-1], content=content, fields={})
                     )
+
+
+def kept_fields(fields: Mapping[str, str], filetype: str, settings: SandboxSettings) -> tuple[dict[str, str], bool]:
+    """Return the form fields whose values the database keeps, and whether the asset is processed (observed).
+
+    A name with an underscore is a column of the texts, any other a column of pictures; a column that is not there ends
+    the whole update of a picture, and the processing of any other asset.
+    """
+    kept = dict(fields)
+    columns = {
+        name: name.removeprefix("meta_").lower()
+        for name in fields
+        if name.startswith("meta_") and name not in ("meta_lang_id_r", _FILE_NAME)
+    }
+    if fields.get("metadata", "").lower() not in ("1", "true", "yes"):
+        return kept, True
+    is_picture, is_processed = filetype == "img", True
+    lost: set[str] = set()
+    if settings.refuses_fields:
+        of_texts = {name for name, column in columns.items() if "_" in column}
+        of_pictures = columns.keys() - of_texts
+        has_unknown = any(columns[name] not in _TEXT_COLUMNS[filetype] for name in of_texts)
+        if not is_picture:
+            lost, is_processed = of_pictures, not has_unknown
+        elif has_unknown:
+            lost = set(columns)
+        elif any(columns[name] not in _PICTURE_COLUMNS for name in of_pictures):
+            lost = of_pictures
+    if settings.bmp_only:
+        beyond = {name for name in fields if max(fields[name], default="") > "\uffff"}
+        beyond &= columns.keys() | {name for name in fields if name.startswith("metacf_")}
+        is_processed = is_processed and (is_picture or not beyond)
+        lost |= beyond
+    return {name: value for name, value in kept.items() if name not in lost}, is_processed
 
 
 def is_archive(name: str) -> bool:

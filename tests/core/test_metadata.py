@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assetsync.config.document import loader
-from assetsync.config.document.metadata import METADATA_FIELDS
+from assetsync.config.document.metadata import KINDS, METADATA_FIELDS, FieldNames
 from assetsync.core.metadata import (
+    FieldMistake,
+    Sendable,
     check_skip_event,
     digest,
     expand,
@@ -19,6 +21,7 @@ from assetsync.core.metadata import (
     language_of,
     merge,
     parse_sidecar,
+    sendable,
     sidecar_for,
     upload_options,
 )
@@ -32,7 +35,7 @@ description: The old harbour at dawn
 keywords: [harbour, dawn, 2026]
 location: Tromsø, NO
 language: 1
-meta: {img_headline: Harbour}
+meta: {headline: Harbour}
 custom: {Photographer: Ansel}
 upload: {upl_template: "7", skip_event: [on_file_add], zip_extract: false}
 """
@@ -54,7 +57,7 @@ def test_every_key_of_a_sidecar_is_read():
         keywords=("harbour", "dawn", "2026"),
         location="Tromsø, NO",
         language="1",
-        meta=(("img_headline", "Harbour"),),
+        meta=(("headline", "Harbour"),),
         custom=(("Photographer", "Ansel"),),
         zip_extract=False,
         skip_event=("on_file_add",),
@@ -150,7 +153,7 @@ class TestFidelity:
         ("description: a\ndescription: b\n", 2, 1, "description: this key is repeated, first in line 1"),
         ("descripton: a\n", 1, 1, "descripton: this key is unknown: did you mean `description`?"),
         ("debug: 1\n", 1, 1, "debug: this key is unknown"),
-        ("img_headline: a\n", 1, 1, "img_headline: this key is unknown"),
+        ("headline: a\n", 1, 1, "headline: this key is unknown"),
         ("upload: {debug: 1}\n", 1, 10, "upload.debug: this key is unknown"),
         ("upload: {emailto: a@b}\n", 1, 10, "upload.emailto: this key is unknown"),
         ("upload: {skip_event: [on_foo]}\n", 1, 10, "upload.skip_event: it holds an unknown event"),
@@ -309,8 +312,8 @@ def test_a_list_replaces_a_list():
     ],
 )
 def test_fields_depend_on_the_kind(kind, description, keywords):
-    said = Metadata(description="d", keywords=("a", "b"), location="l", meta=(("img_headline", "h"),))
-    expected = ((description, "d"), (keywords, "a,b"), ("location", "l"), ("img_headline", "h"))
+    said = Metadata(description="d", keywords=("a", "b"), location="l", meta=(("headline", "h"),))
+    expected = ((description, "d"), (keywords, "a,b"), ("location", "l"), ("headline", "h"))
     assert form_fields(said, kind, METADATA_FIELDS) == expected
 
 
@@ -431,6 +434,7 @@ def test_digest_depends_on_every_value(other):
 
 
 def test_digest_of_earlier_releases_still_holds():
+    """The digest covers fields that are no longer sent, so that no file drifts at the upgrade."""
     said = Metadata(description="d", keywords=("a", "b"), location="l", meta=(("img_headline", "h"),))
     options = UploadOptions(skip_event=("on_file_add",), upl_template="7")
     sent = form_fields(said, "img", METADATA_FIELDS, CUSTOM)
@@ -459,3 +463,119 @@ def test_a_sidecar_is_told_by_its_ending(name, is_sidecar):
 def test_json_sidecar_is_read():
     said = {"description": "a: b", "keywords": ["x"], "meta": {"img_y": "ü"}}
     assert parse(json.dumps(said)) == Metadata(description="a: b", keywords=("x",), meta=(("img_y", "ü"),))
+
+
+LONG = {"headline": 1000, "location": 500, "citelwork": 300, "datecreated": 200, "colorspace": 50, "xres": 30}
+
+
+def sent(*fields, kind="img", proven=None, **names):
+    return sendable(fields, kind, FieldNames(**names), lambda each: (proven or {}).get(each, ()))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "having"),
+    [
+        ("headline", "doc", "pictures"),
+        ("location", "vid", "pictures"),
+        ("vid_title", "img", "videos"),
+        ("file_desc", "img", "documents"),
+        ("aud_keywords", "other", "audio files"),
+        ("IMG_KEYWORDS", "aud", "pictures"),
+    ],
+)
+def test_field_of_another_kind_is_left_out(name, kind, having):
+    assert sent((name, "x"), kind=kind) == Sendable((), (f"{name} (only {having} have it)",))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("title", "img"), ("Headline", "img"), ("vid_title", "vid"), ("file_desc", "other"), ("metacf_A-1", "doc")],
+)
+def test_field_of_its_kind_is_sent(name, kind):
+    assert sent((name, "x"), kind=kind) == Sendable(((name, "x"),))
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("img_headline", "headline"), ("img_keyword", "img_keywords"), ("vid_titel", "vid_title"), ("z", None)],
+)
+def test_unknown_field_names_the_nearest(name, nearest):
+    mistake = sent(("title", "x"), (name, "x")).mistake
+    assert mistake.name == name
+    assert mistake.hint.partition("? ")[0] == (f"did you mean `{nearest}`" if nearest else mistake.hint)
+    assert "service.meta_fields" in mistake.hint
+
+
+@pytest.mark.parametrize("name", ["file_name", "host_id", "id_inc", "id_r", "img_id_r", "FOLDER_ID_R", "asset_type"])
+def test_records_of_the_service_are_never_sent(name):
+    found = sent((name, "x"), listed=frozenset({name.lower()}), proven={"img": {name}, "doc": {name}})
+    assert (found.fields, found.mistake.name) == ((), name)
+    assert "never sent" in found.mistake.problem
+
+
+@pytest.mark.parametrize(
+    ("listed", "kinds"),
+    [
+        ("img_credit_line", {"img"}),
+        ("vid_credit", {"vid"}),
+        ("aud_credit", {"aud"}),
+        ("file_credit", {"doc", "other"}),
+        ("creditline", {"img"}),
+        ("our_credit", {"img", "vid", "aud", "doc", "other"}),
+    ],
+)
+def test_listed_field_is_sent_by_its_prefix(listed, kinds):
+    found = {kind: sent((listed, "x"), kind=kind, listed=frozenset({listed})) for kind in KINDS}
+    assert {kind for kind, each in found.items() if each.fields} == kinds
+    assert not any(each.mistake for each in found.values())
+
+
+def test_proven_field_is_sent_for_its_kind_alone():
+    proven = {"doc": {"file_owner"}}
+    assert sent(("file_owner", "x"), kind="doc", proven=proven) == Sendable((("file_owner", "x"),))
+    assert sent(("file_owner", "x"), kind="img", proven=proven).left_out == ("file_owner (only documents have it)",)
+
+
+def test_configured_names_of_a_kind_are_known():
+    table = METADATA_FIELDS | {"doc": ("doc_text", "doc_words")}
+    assert sent(("doc_text", "x"), kind="doc", by_kind=table) == Sendable((("doc_text", "x"),))
+    assert sent(("doc_text", "x"), kind="img", by_kind=table).left_out == ("doc_text (only documents have it)",)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "becomes", "count"),
+    [
+        ("img_description", "a \N{WATER WAVE} b", "a  b", "1 character"),
+        ("img_description", "\N{WATER WAVE}\N{WATER WAVE}", None, "2 characters"),
+        ("img_description", "sun\U0001f3d6\ufe0f", "sun", "1 character"),
+        ("img_keywords", "\N{WATER WAVE},sea,\N{WATER WAVE} ,dawn \N{WATER WAVE}", "sea,dawn ", "3 characters"),
+        ("headline", "\U0001d504", None, "1 character"),
+        ("metacf_A-1", "𠀀 x", " x", "1 character"),
+    ],
+)
+def test_characters_beyond_bmp_are_left_out(name, value, becomes, count):
+    fields = () if becomes is None else ((name, becomes),)
+    assert sent((name, value)) == Sendable(fields, (f"{count} of {name} (outside the Basic Multilingual Plane)",))
+    assert sent((name, value), bmp_only=False) == Sendable(((name, value),))
+
+
+def test_other_characters_are_sent_as_they_are():
+    text = "Grüße 東京 \u2603 e\u0301 \ufe0f,,"
+    assert sent(("img_keywords", text)) == Sendable((("img_keywords", text),))
+
+
+@pytest.mark.parametrize(("name", "most"), LONG.items())
+def test_value_is_limited_by_its_column(name, most):
+    assert sent((name, "ü" * most)).mistake is None
+    problem = f"it has {most + 1:,} characters, and the service keeps {most:,}"
+    assert sent((name, "ü" * (most + 1))).mistake == FieldMistake(name, problem, "shorten it")
+
+
+@pytest.mark.parametrize("name", ["img_description", "rights", "metacf_A-1"])
+def test_text_is_limited_by_its_bytes(name):
+    assert sent((name, "x" * 65_535)).mistake is None
+    assert sent((name, "ü" * 32_768)).mistake.problem == "it has 65,536 bytes, and the service keeps 65,535"
+
+
+def test_length_counts_without_what_is_left_out():
+    assert sent(("headline", "x" * 1000 + "\N{WATER WAVE}" * 9)).mistake is None

@@ -214,9 +214,9 @@ def test_default_table_has_three_keys():
 
 
 def test_table_names_fields_and_custom_fields():
-    table = {"photoshop:Headline": "img_headline", "dc:creator": "Photographer", "xmp:Rating": "img_rating"}
+    table = {"photoshop:Headline": "headline", "dc:creator": "Photographer", "xmp:Rating": "img_rating"}
     found = xmp_metadata(Xmp(BOATS), table, {"Photographer": "E0F9"})
-    assert found.meta == (("img_headline", "Boats return"), ("img_rating", "4"))
+    assert found.meta == (("headline", "Boats return"), ("img_rating", "4"))
     assert found.custom == (("Photographer", "Ann Example, Bob Sample"),)
 
 

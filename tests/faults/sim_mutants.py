@@ -10,9 +10,11 @@ import pytest
 
 from assetsync import app
 from assetsync.core import doubt_grace
+from assetsync.core import metadata as core_metadata
 from assetsync.core import outcome as core_outcome
 from assetsync.core.doubt_grace import Grace, Watch
 from assetsync.core.doubt_limits import DoubtLimits
+from assetsync.core.metadata import Sendable
 from assetsync.core.read_back import Unprocessed
 from assetsync.core.settled import Rest
 from assetsync.ledger import attempts, doubts, equal_content, ledger
@@ -466,6 +468,14 @@ def a_finding_is_read_away(patch: Patch) -> None:
 
     patch.setattr(MetadataDrift, "read", forgetting)
 
+
+def all_metadata_is_sent(patch: Patch) -> None:
+    """Send each field as it is written."""
+    patch.setattr(core_metadata, "sendable", lambda fields, *_said: Sendable(tuple(fields)))
+
+
+OF_REFUSED: tuple[Callable[[Patch], None], ...] = (all_metadata_is_sent,)
+"""Those that show where the service refuses metadata."""
 
 OF_OWN: tuple[Callable[[Patch], None], ...] = (what_was_sent_is_not_compared, a_finding_is_read_away)
 """Those that show where files keep their own metadata."""

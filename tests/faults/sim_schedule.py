@@ -62,6 +62,8 @@ class Variant:
     """Letters in the names of files that keep their own metadata; without them no metadata is shown."""
     limit_is_raised: bool = False
     """Whether the limit of a proxy is raised in the quiet time without a person, and only a daily trial shows it."""
+    refuses: bool = False
+    """Whether the service never processes a document with a field or a character that it cannot hold."""
     unprocessed_after: int = 0
     """Seconds after which an asset counts as never processed; 0 is the default of the configuration."""
     # Not among what random numbers are drawn from: those of earlier seeds stay.

@@ -211,6 +211,7 @@ class SimService(httpx.BaseTransport):
         post = Post(boundary, fields["destfolderid"], name, size, plan, first[:size])
         post.closed = len(first) == size + tail
         post.said = {key.rpartition("_")[2]: text for key, text in fields.items() if key.startswith("meta_file_")}
+        post.meta = {key: text for key, text in fields.items() if key.startswith(("meta_", "metacf_"))}
         if fields["api_key"] != KEY:
             raise AssertionError("the key did not come")
         return post

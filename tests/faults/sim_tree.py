@@ -1,6 +1,7 @@
 """The simulated users: what they do to a real small tree, and which content stood where, and how often at once."""
 
 import os
+import re
 import time
 from collections import Counter
 from pathlib import Path
@@ -29,8 +30,22 @@ SIDECARS: dict[int, tuple[str, Said | None]] = {
     5: ("description: other\n", {"desc": "other"}),
     6: ("description: fine\nkeywords: [c]\n", {"desc": "fine", "keywords": "c"}),
     7: ("", {}),
+    8: ("description: fine\nmeta: {img_headline: x}\n", None),
+    9: ("description: wa\N{WATER WAVE}ve\n", {"desc": "wa\N{WATER WAVE}ve"}),
+    10: ("description: fine\nlocation: Oslo\nmeta: {headline: x}\n", {"desc": "fine", "location": "Oslo"}),
+    11: ("keywords: [\N{WATER WAVE}, a]\nmeta: {vid_title: x}\n", {"keywords": "\N{WATER WAVE},a"}),
+    12: ("meta: {file_name: x.txt}\n", None),
 }
 """What may stand in a sidecar, and what it says; None is a mistake. Without a number (4) there is none."""
+
+HELD = ("desc", "keywords")
+"""The fields that the service has of a document."""
+
+
+def held_of(said: Said) -> Said:
+    """Return what the service can hold of what is said: its fields, without characters outside the BMP."""
+    held = {key: re.sub("[\U00010000-\U0010ffff]", "", text) for key, text in said.items() if key in HELD}
+    return {key: ",".join(filter(None, text.split(","))) if key == "keywords" else text for key, text in held.items()}
 
 
 _RDF = (

@@ -55,6 +55,8 @@ class Post:
     closed: bool = False
     stored: bool = False
     said: dict[str, str] = field(default_factory=dict)
+    meta: dict[str, str] = field(default_factory=dict)
+    """All metadata fields of the form, by their names there."""
 
 
 @dataclass(frozen=True, slots=True)

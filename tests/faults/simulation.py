@@ -43,6 +43,7 @@ from .sim_by_hand import Hand
 from .sim_checks import Checks, Violation
 from .sim_clock import SimClock
 from .sim_lies import LONG, strangers_of
+from .sim_refused import expect_held
 from .sim_restless import Recording
 from .sim_schedule import Variant
 from .sim_service import SimService
@@ -343,6 +344,8 @@ class Simulation:
 
     def _arrived(self, post: Post) -> None:
         self.checks.posted(post)
+        if self.variant.refuses:
+            expect_held(post)
         self._expect_described(post)
         self.recording.arrived(post)
 

@@ -26,6 +26,7 @@ from tests.faults.sim_lies import HONEST
 from tests.faults.sim_nameless import nameless_schedule
 from tests.faults.sim_own import own_schedule
 from tests.faults.sim_partial import PARTIAL, partial_schedule
+from tests.faults.sim_refused import refused_schedule
 from tests.faults.sim_refused_sizes import refused_sizes_schedule
 from tests.faults.sim_restless import restless_schedule
 from tests.faults.sim_restored import restored_schedule, rolled_back_schedule
@@ -59,6 +60,7 @@ KINDS: dict[str, Callable[[int], Schedule]] = {
     "stuck": stuck_schedule,
     "own": own_schedule,
     "refused sizes": refused_sizes_schedule,
+    "refused": refused_schedule,
 }
 AT_ONCE = 25
 PROGRESS_EVERY = 1000

@@ -22,6 +22,7 @@ I12 While some uploads fail, the others are stored at the rate of the service, u
 I13 A file that the service accepts and never processes ends blocked, and verified if the service finishes late.
 I14 What the service does not hold of the metadata that was sent is listed, of a verified file, and nothing else is.
 I15 Of a size that a proxy refuses, one file is sent a day; once its limit is raised, all are.
+I16 No document is sent with metadata for which the service would never process it.
 
 A failing seed is made as small as it can be and printed with its trace. `ASSETSYNC_SEED` sets the first seed, `--long`
 runs 10,000 schedules and searches for each mutant among them. Without it, a slice of the mutants is searched for
@@ -60,6 +61,7 @@ from .sim_mutants import (
     OF_NAMELESS,
     OF_OWN,
     OF_PARTIAL,
+    OF_REFUSED,
     OF_REFUSED_SIZES,
     OF_SIDECARS,
     OF_SIMILAR,
@@ -75,6 +77,7 @@ from .sim_mutants import (
 from .sim_nameless import nameless_schedule
 from .sim_own import own_schedule
 from .sim_partial import PARTIAL, partial_schedule
+from .sim_refused import refused_schedule
 from .sim_refused_sizes import refused_sizes_schedule
 from .sim_restless import restless_schedule
 from .sim_restored import restored_schedule, rolled_back_schedule
@@ -108,6 +111,7 @@ SHORT_STUCK, LONG_STUCK = 6, 3000
 SHORT_OWN, LONG_OWN = 6, 3000
 SHORT_LYING, LONG_LYING = 8, 1000
 SHORT_REFUSED_SIZES, LONG_REFUSED_SIZES = 6, 1000
+SHORT_REFUSED, LONG_REFUSED = 6, 3000
 REACH = 400
 """Within so many seeds a mutant must be found."""
 KNOWN = {
@@ -156,6 +160,7 @@ KNOWN = {
     "accepted_uploads_allow_no_doubts": 12,
     "what_was_sent_is_not_compared": 1,
     "a_finding_is_read_away": 14,
+    "all_metadata_is_sent": 20261121,
     "what_is_never_processed_is_sent_again": 1,
     "what_is_never_processed_is_waited_for": 1,
 }
@@ -447,6 +452,15 @@ def test_refused_sizes_are_sent_once_a_day(request: pytest.FixtureRequest):
 @pytest.mark.parametrize("mutant", OF_REFUSED_SIZES, ids=lambda mutant: mutant.__name__)
 def test_refused_sizes_come_again_without_this_rule(mutant, monkeypatch: pytest.MonkeyPatch):
     _needs(mutant, refused_sizes_schedule, "I15", monkeypatch)
+
+
+def test_no_document_is_refused_for_its_metadata(request: pytest.FixtureRequest):
+    _find_none(refused_schedule, LONG_REFUSED if request.config.getoption("--long") else SHORT_REFUSED)
+
+
+@pytest.mark.parametrize("mutant", OF_REFUSED, ids=lambda mutant: mutant.__name__)
+def test_document_is_refused_without_this_rule(mutant, monkeypatch: pytest.MonkeyPatch):
+    _needs(mutant, refused_schedule, "I16", monkeypatch)
 
 
 def test_failing_schedule_is_minimised():

@@ -129,9 +129,12 @@ def test_sidecar_texts_arrive_unchanged(make_mirror: Callable[..., Mirror], dial
     """Values that YAML would read as a boolean, number, date or null arrive as they are written."""
     mirror = make_mirror(dialect)
     mirror.write("a.jpg", "a picture")
-    mirror.write("a.jpg.yaml", "description: NO\nkeywords: [012, 12:30, Tromsø]\nlocation: 1e5\nlanguage: 02\n")
+    mirror.write(
+        "a.jpg.yaml",
+        "description: NO\nkeywords: [012, 12:30, Tromsø]\nlocation: 1e5\nlanguage: 02\nmeta: {headline: yes}\n",
+    )
     mirror.write("b.txt", "a text")
-    mirror.write("b.txt.yaml", 'description: "null"\nkeywords: 2024-01-01\nmeta: {img_headline: yes}\n')
+    mirror.write("b.txt.yaml", 'description: "null"\nkeywords: 2024-01-01\n')
     assert mirror.reconcile()[0] == 0
     said = {asset.name: asset.said for asset in mirror.service.assets}
     assert {key: value for key, value in said["a.jpg"].items() if key.startswith("meta")} == {
@@ -140,12 +143,12 @@ def test_sidecar_texts_arrive_unchanged(make_mirror: Callable[..., Mirror], dial
         "meta_img_description": "NO",
         "meta_img_keywords": "012,12:30,Tromsø",
         "meta_location": "1e5",
+        "meta_headline": "yes",
     }
     assert {key: value for key, value in said["b.txt"].items() if key.startswith("meta_")} == {
         "meta_lang_id_r": "1",
         "meta_file_desc": "null",
         "meta_file_keywords": "2024-01-01",
-        "meta_img_headline": "yes",
     }
     # 0123 as a number would be 83: the folder would not exist.
     assert {row["destfolderid"] for row in mirror.files().values()} == {"0123"}

@@ -263,7 +263,7 @@ _ONE_LABEL = st.text(
 def test_real_search_finds_exactly_the_label(syntax_site, syntax_client, label, other):
     if " ".join(label.lower().split()) == " ".join(other.lower().split()):
         return
-    path = syntax_site.write("labelled.txt", b"x")
+    path = syntax_site.write("labelled.jpg", b"x")
     result = syntax_site.run("upload", "--folder", PHOTOS, "--meta", f"labels={label}", "--json", str(path))
     assetid = result.only["assetid"]
     with syntax_client.search(SearchRequest(all_of(labels(label), f"id:{assetid}"))) as found:
@@ -274,7 +274,11 @@ def test_real_search_finds_exactly_the_label(syntax_site, syntax_client, label, 
 
 @pytest.fixture
 def syntax_site(make_site):
-    return make_site()
+    """A site of a service that reads labels from a field without an underscore, which are fields of pictures."""
+    site = make_site()
+    known = "service:\n  meta_fields: [labels]\n  characters: all\n"
+    site.config.write_text(site.config.read_text().replace("service:\n", known))
+    return site
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ def given_to(site, name):
 
 EVERYTHING = """\
 metadata: {description: "A {dir} of {stem}", keywords: [harbour, dawn], location: Tromsø, language: 2,
- meta: {img_headline: "NO", custom_9: "012"}},
+ meta: {headline: "NO", title: "012"}},
  upload: {zip_extract: true, skip_event: [on_file_add, on_file_move], upl_template: "7", debug: true,
  emailto: dam@example.com}"""
 
@@ -38,8 +38,8 @@ WHOLE = {
     "meta_img_description": "A photos of pier",
     "meta_img_keywords": "harbour,dawn",
     "meta_location": "Tromsø",
-    "meta_img_headline": "NO",
-    "meta_custom_9": "012",
+    "meta_headline": "NO",
+    "meta_title": "012",
     "skip_event": "on_file_add,on_file_move",
     "debug": "1",
     "upl_template": "7",
@@ -73,7 +73,7 @@ def test_sidecar_overrides_the_mapping(make_site):
     site.write("pier.jpg")
     site.write(
         "pier.jpg.yaml",
-        b"description: 12:30\nlanguage: 1\nmeta: {img_headline: off}\n"
+        b"description: 12:30\nlanguage: 1\nmeta: {headline: off}\n"
         b"upload: {zip_extract: false, skip_event: [on_file_add], upl_template: '012'}\n",
     )
     site.write("other.mp3")
@@ -84,7 +84,7 @@ def test_sidecar_overrides_the_mapping(make_site):
         "meta_img_description": "12:30",
         "meta_img_keywords": "fjord",
         "meta_location": "Oslo",
-        "meta_img_headline": "off",
+        "meta_headline": "off",
         "skip_event": "on_file_add",
         "upl_template": "012",
     }
@@ -251,6 +251,15 @@ class TestByHand:
             "redirecttoparams": "a=1",
         }
 
+    def test_metadata_is_sent_as_for_the_daemon(self, make_site):
+        site = make_site()
+        meta = ("--meta", "file_desc=sea \N{WATER WAVE}", "--meta", "location=Oslo")
+        result = site.run("upload", "--folder", PHOTOS, *meta, str(site.write("a.pdf")))
+        assert result.code == 0
+        assert given_to(site, "a.pdf")["meta_file_desc"] == "sea "
+        assert "meta_location" not in given_to(site, "a.pdf")
+        assert "left out: location (only pictures have it)" in result.err
+
     @pytest.mark.parametrize(
         ("words", "problem"),
         [
@@ -264,6 +273,8 @@ class TestByHand:
             (("--metadata", "0", "--meta", "location=Oslo"), "--metadata 0 with --meta"),
             (("--meta", "a b=x"), "a b"),
             (("--meta", "lang_id_r=2"), "lang_id_r"),
+            (("--meta", "img_headline=x"), "did you mean `headline`?"),
+            (("--meta", "file_name=x"), "never sent"),
             (("--zip_extract", "perhaps"), "zip_extract"),
         ],
     )

@@ -130,6 +130,9 @@ def look(path: Path, config: SiteConfig) -> Iterator[Finding]:
     """Yield the findings of all checks, the service last; raise nothing that a configuration can cause."""
     mapped = plural(len(config.folders), "folder")
     yield Finding("configuration", Level.OK, f"{path}: site {config.site}, {mapped} mapped")
+    for mistake in config.unknown_fields:
+        fix = "files with it are blocked, unless earlier ones with it were processed"
+        yield Finding("configuration", Level.WARNING, mistake, fix)
     if (unknown := zone_warning(os.environ)) is not None:
         yield Finding("schedule", Level.WARNING, unknown, ZONE_FIX)
     if not config.schedule.reads_back:

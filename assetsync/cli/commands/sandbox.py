@@ -78,6 +78,17 @@ def _rights(_ctx: click.Context, _param: click.Parameter, pairs: tuple[str, ...]
 @click.option("--twice", is_flag=True, help="Show every asset twice through the index.")
 @click.option("--renditions", is_flag=True, help="Show a rendition beside each picture.")
 @click.option("--pdf-keeps-own", is_flag=True, help="Let what a PDF holds replace the metadata of its upload.")
+@click.option(
+    "--refuses-fields",
+    is_flag=True,
+    help="Let an unknown metadata field empty the texts of a picture, and keep other assets from being processed.",
+)
+@click.option(
+    "--bmp-only",
+    is_flag=True,
+    help="Lose values with characters outside the Basic Multilingual Plane, and process no document with one.",
+)
+@click.option("--one-language", is_flag=True, help="Show no texts in other languages than English.")
 @click.option("--no-md5", is_flag=True, help="Show no MD5, like some releases.")
 @click.option("--latin1", is_flag=True, help="Show names as ISO-8859-1, with ? for other characters, in both dialects.")
 @click.option(

@@ -28,6 +28,7 @@ from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig
 from assetsync.config.models import FolderUpload
 from assetsync.core import metadata
+from assetsync.core.kinds import ending_of, guess_kind
 from assetsync.core.names import sent_name
 from assetsync.core.outcome import read_silence
 from assetsync.errors import AssetsyncError, FileUnreadable, LedgerBusy, ReadStopped, RootMissing, UsageError
@@ -143,7 +144,9 @@ def command(
       assetsync upload --config hq.yaml --folder A6CE649FAA5F434EB513CA15656AB5AA \\
         --meta img_description='The old harbour' --meta img_keywords=harbour,dawn --json harbour.jpg
     """
-    request = _request(sent_name(os.fsencode(name if name is not None else file.name)), folder, given)
+    request = _sendable(
+        config, _request(sent_name(os.fsencode(name if name is not None else file.name)), folder, given)
+    )
     with _open(file) as opened:
         if explain:
             show_upload(config, request, opened.stat.size, as_json=as_json)
@@ -309,6 +312,18 @@ def _request(name: str, folder: str, given: dict[str, Any]) -> UploadRequest:
         language=language,
         options=options,
     )
+
+
+def _sendable(config: SiteConfig, request: UploadRequest) -> UploadRequest:
+    """Return the request without the metadata that the service cannot hold; raise UsageError for an unknown field."""
+    name = os.fsencode(request.filename)
+    kind = config.service.kinds.get(ending_of(name)) or guess_kind(name)
+    sent = metadata.sendable(request.meta, kind, config.service.field_names)
+    if sent.mistake is not None:
+        raise UsageError(f"--meta {sent.mistake.name}: {sent.mistake.problem}", hint=sent.mistake.hint)
+    for left_out in sent.left_out:
+        note(f"left out: {printable(left_out)}")
+    return request._replace(meta=sent.fields)
 
 
 def _code(sent: Sent, helps: str) -> int:

@@ -26,6 +26,37 @@ METADATA_FIELDS: dict[str, tuple[str, str]] = {
     "doc": ("file_desc", "file_keywords"),
     "other": ("file_desc", "file_keywords"),
 }
+TEXT_BYTES = 65_535
+"""Most bytes (UTF-8) of a field that is a text."""
+_TEXT = 0
+# Columns of the table `xmp` of release 1.9.6, by the characters that they hold.
+_PICTURE_FIELDS = {
+    1000: "subjectcode creator title authorsposition captionwriter ciadrextadr category source headline city credit",
+    500: "urgency ciadrcity ciadrctry ciadrregion location intellectualgenre transmissionreference country countrycode"
+    " scene state",
+    300: "ciadrpcode ciemailwork ciurlwork citelwork",
+    200: "datecreated",
+    50: "colorspace",
+    30: "xres yres",
+    20: "resunit",
+    _TEXT: "img_description img_keywords supplementalcategories description instructions usageterms copyrightstatus"
+    " webstatement rights",
+}
+_DOCUMENT_FIELDS = dict.fromkeys(METADATA_FIELDS["doc"], _TEXT)
+FIELDS: Mapping[str, Mapping[str, int]] = {
+    "img": {name: most for most, names in _PICTURE_FIELDS.items() for name in names.split()},
+    "vid": dict.fromkeys((*METADATA_FIELDS["vid"], "vid_title"), _TEXT),
+    "aud": dict.fromkeys(METADATA_FIELDS["aud"], _TEXT),
+    "doc": _DOCUMENT_FIELDS,
+    "other": _DOCUMENT_FIELDS,
+}
+"""Kind → the fields that release 1.9.6 has for it → the most characters of a value; 0: `TEXT_BYTES`. Any other field
+with an underscore destroys the texts of a picture, and keeps any other asset from being processed (observed)."""
+
+_NEVER_SENT = frozenset({"file_name", "lang_id_r", "host_id", "id_inc", "id_r", "asset_type"})
+# The kinds whose fields begin so; a field without an underscore is one of pictures.
+_PREFIXES = {"img_": ("img",), "vid_": ("vid",), "aud_": ("aud",), "file_": ("doc", "other")}
+
 XMP_PROPERTIES = (
     *("dc:description", "dc:title", "dc:subject", "dc:creator", "dc:rights", "lr:hierarchicalSubject"),
     *("photoshop:Headline", "photoshop:City", "photoshop:State", "photoshop:Country", "photoshop:Credit"),
@@ -46,12 +77,43 @@ class FieldNames(NamedTuple):
     """The names of the service's metadata fields.
 
     `by_kind` has the fields of description and keywords by kind, `custom` the ids of custom fields by name, `xmp` what
-    each property of XMP files becomes: a key of a sidecar, a metadata field, or the name of a custom field.
+    each property of XMP files becomes: a key of a sidecar, a metadata field, or the name of a custom field. `listed`
+    has the further fields that the service has, in lower case. `bmp_only`: the service cannot hold characters outside
+    the Basic Multilingual Plane.
     """
 
     by_kind: Mapping[str, tuple[str, str]] = METADATA_FIELDS
     custom: Mapping[str, str] = MappingProxyType({})
     xmp: Mapping[str, str] = XMP_FIELDS
+    listed: Collection[str] = frozenset()
+    bmp_only: bool = True
+
+    def kinds_of(self, name: str) -> tuple[str, ...]:
+        """Return the kinds of assets that have a field; none if it is not known, or never sent."""
+        if _is_custom_field(name):
+            return KINDS
+        if is_never_sent(name):
+            return ()
+        column = name.lower()
+        known = tuple(kind for kind in KINDS if column in FIELDS[kind] or name in self.by_kind[kind])
+        if known or column not in self.listed:
+            return known
+        of_all = KINDS if "_" in column else ("img",)
+        return next((kinds for prefix, kinds in _PREFIXES.items() if column.startswith(prefix)), of_all)
+
+    def most_of(self, name: str, kind: str) -> int:
+        """Return the most characters of a field's value; 0 if it is a text."""
+        return FIELDS[kind].get(name.lower(), _TEXT)
+
+    def problem_with(self, name: str) -> tuple[str, str]:
+        """Return problem and fix of a field that no kind of asset has."""
+        if is_never_sent(name):
+            return "the field is never sent: it is not metadata, and would rename or move the asset", "remove it"
+        known = [*dict.fromkeys(known for kind in KINDS for known in (*FIELDS[kind], *self.listed))]
+        close = get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+        nearest = f"did you mean `{close[0]}`? " if close else ""
+        problem = "the service is not known to have this field, and an unknown one destroys the other metadata"
+        return problem, f"{nearest}If your service has it, add it to service.meta_fields of the configuration"
 
 
 OFF = "off"
@@ -81,6 +143,18 @@ def check_meta_name(name: str) -> str:
     if name.lower() == "lang_id_r":
         raise Unusable("the language is not a metadata field", "write it as `language: 1`, outside `meta`")
     return name
+
+
+def check_field_name(name: str) -> str:
+    """Return the name of a field that the service is said to have; raise Unusable for one that is never sent."""
+    if is_never_sent(check_meta_name(name)):
+        raise Unusable("it is never sent", "remove it: it is not metadata, and would rename or move the asset")
+    return name
+
+
+def is_never_sent(name: str) -> bool:
+    """Return whether a field is part of the service's own records, and not metadata."""
+    return name.lower() in _NEVER_SENT or name.lower().endswith("_id_r")
 
 
 def _is_custom_field(name: str) -> bool:

@@ -530,6 +530,18 @@ def m025_no_sidecar(db: sqlite_utils.Database) -> None:
         db.execute(statement)
 
 
+_LEFT_OUT = """
+ALTER TABLE attempts ADD COLUMN left_out TEXT;  -- metadata that was not sent, because the service cannot hold it
+"""
+
+
+@migrations()
+def m026_left_out(db: sqlite_utils.Database) -> None:
+    """Record with each upload what was left out of its metadata."""
+    for statement in statements(_LEFT_OUT):
+        db.execute(statement)
+
+
 def statements(script: str) -> list[str]:
     """Return the statements of a script, split at semicolons, without comments."""
     bare = "\n".join(line.split("--", 1)[0] for line in script.splitlines())

@@ -8,23 +8,25 @@ is cached briefly, because the files of a folder come one after another.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
 import structlog
 
-from assetsync.config.document.metadata import FieldNames
+from assetsync.config.document.metadata import CUSTOM_FIELD, FieldNames
 from assetsync.core import metadata
 from assetsync.core.kinds import guess_kind
-from assetsync.core.mapping import Plan
-from assetsync.core.metadata import XMP_ENDINGS, is_xmp_name, xmp_names
+from assetsync.core.mapping import Mappings, Plan
+from assetsync.core.metadata import NOTHING, XMP_ENDINGS, FieldMistake, Sendable, is_xmp_name, xmp_names
 from assetsync.core.names import printable
 from assetsync.core.sent_texts import UNKNOWN, Texts
 from assetsync.core.settled import is_settled
 from assetsync.core.xmp import Xmp, parse_xmp, xmp_metadata
 from assetsync.errors import FileUnreadable, NotRegular, RootMissing, SidecarError
+from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.versions import SidecarChange
 from assetsync.model import Clock, FileStat, Mapping, Metadata, Seen, UploadOptions
 from assetsync.sync.context import Context
@@ -44,6 +46,7 @@ _MOST_READ = 512 * 1024
 class FileMetadata:
     """The metadata of one file; `digest` covers `fields`, `options` and `language`.
 
+    `fields` are named for `kind`. `sent` has those that are sent: what is left out of them is no drift.
     `folders_written` is when the youngest sidecar of its folders was written (seconds since the epoch), 0 without one.
     `texts`: the description and keywords among `fields`, as far as a search shows them, which is in English.
     `depends_on_kind`: another kind of asset would have other fields. `own`: the paths of its own sidecars, its XMP file
@@ -60,11 +63,32 @@ class FileMetadata:
     texts: Texts = UNKNOWN
     depends_on_kind: bool = False
     own: tuple[bytes, ...] = ()
+    kind: str = "other"
+    sent: Sendable = NOTHING
 
     @property
     def xmp(self) -> bytes | None:
         """The path of the XMP file, None without one."""
         return next((path for path in self.own if is_xmp_name(path)), None)
+
+
+class Recorded(NamedTuple):
+    """What the ledger has recorded: the endings of XMP files, and processed uploads of a kind that had metadata.
+
+    An upload is the path of its file, the digest of the metadata that was sent, and the mapping of the file.
+    """
+
+    xmp_endings: Callable[[], Sequence[bytes]] = lambda: XMP_ENDINGS
+    processed: Callable[[str], Iterable[tuple[bytes, str, Mapping]]] = lambda _kind: ()
+
+
+def processed_uploads(ledger: Ledger, mappings: Mappings, kind: str) -> Iterator[tuple[bytes, str, Mapping]]:
+    """Yield the uploads for `Recorded.processed`."""
+    without = {metadata.digest((), mapping.upload) for mapping in mappings.all}
+    for row in ledger.metadata_drift.processed(kind, without):
+        position = mappings.for_directory(row.path.rpartition(b"/")[0])
+        if position is not None and row.meta_digest is not None:
+            yield row.path, row.meta_digest, mappings.all[position]
 
 
 class MetadataLevel(NamedTuple):
@@ -140,12 +164,12 @@ class Sidecars:
         kind_of: Callable[[bytes], str] = guess_kind,
         cache: SidecarCache | None = None,
         met: Callable[[bytes], None] = lambda _path: None,
-        xmp_endings: Callable[[], Sequence[bytes]] = lambda: XMP_ENDINGS,
+        recorded: Recorded = Recorded(),  # noqa: B008 - it holds nothing that changes
     ) -> None:
         """Start with the `cache` that other parts share, or a new one.
 
         `kind_of` returns the kind of asset that a file at a path is expected to become. `met` is called with the path
-        of each sidecar that was read. `xmp_endings` returns the endings that XMP files may have.
+        of each sidecar that was read.
         """
         self._kind_of = kind_of
         self._tree = tree
@@ -153,7 +177,8 @@ class Sidecars:
         self._names = field_names
         self.cache = cache or SidecarCache(clock)
         self._met = met
-        self._xmp_endings = xmp_endings
+        self._recorded = recorded
+        self._proven: dict[str, frozenset[str]] = {}
         # The files of a folder mostly have the same metadata.
         self._cached = lru_cache(maxsize=_MOST_CACHED)(self._merged)
 
@@ -167,16 +192,67 @@ class Sidecars:
         """
         return self._merge(path, self._levels(path, mapping, is_alone=is_alone, with_xmp=with_xmp), mapping, kind)
 
-    def metadata_and_origins(self, path: bytes, mapping: Mapping) -> tuple[FileMetadata, dict[str, bytes | None]]:
+    def metadata_and_origins(
+        self, path: bytes, mapping: Mapping, kind: str | None = None
+    ) -> tuple[FileMetadata, dict[str, bytes | None]]:
         """Return `metadata_of`, and the sidecar that gives each field; None for the mapping. Raise SidecarError."""
         found = self._levels(path, mapping)
-        merged, kind = self._merge(path, found, mapping), self._kind_of(path)
+        merged = self._merge(path, found, mapping, kind)
         values = dict(merged.fields)
         origins: dict[str, bytes | None] = {}
         for level in found.levels:
-            fields = metadata.form_fields(level.metadata, kind, self._names.by_kind, self._names.custom)
+            fields = metadata.form_fields(level.metadata, merged.kind, self._names.by_kind, self._names.custom)
             origins |= {name: level.sidecar for name, value in fields if values.get(name) == value}
         return merged, origins
+
+    def to_send(self, path: bytes, mapping: Mapping, merged: FileMetadata) -> FileMetadata:
+        """Return the merged metadata of the file at `path` as it is sent.
+
+        Raise SidecarError, with the line in the sidecar, for a field that the service is not known to have and for a
+        value that is too long.
+        """
+        sent = merged.sent
+        if sent.mistake is not None:
+            # Fields that an earlier release sent may be known from what became of them.
+            sent = metadata.sendable(merged.fields, merged.kind, self._names, self._proven_of)
+        if sent.mistake is not None:
+            raise self._error(path, mapping, merged.kind, sent.mistake)
+        return merged if sent is merged.sent else replace(merged, sent=sent)
+
+    def _error(self, path: bytes, mapping: Mapping, kind: str, mistake: FieldMistake) -> SidecarError:
+        _, origins = self.metadata_and_origins(path, mapping, kind)
+        sidecar = origins.get(mistake.name)
+        if sidecar is None:
+            problem = f"the metadata of its mapping: {mistake.name}: {mistake.problem}"
+            return SidecarError(printable(path), problem, hint=mistake.hint)
+        if is_xmp_name(sidecar):
+            problem = f"{mistake.name} (service.xmp_fields): {mistake.problem}"
+            return SidecarError(printable(sidecar), problem, hint=mistake.hint)
+        description, keywords = self._names.by_kind[kind]
+        keys: dict[str, tuple[str, ...]] = {
+            CUSTOM_FIELD + number: ("custom", name) for name, number in self._names.custom.items()
+        }
+        keys |= {description: ("description",), keywords: ("keywords",), "location": ("location",)}
+        try:
+            data = self._tree.read_small(sidecar, metadata.MAX_BYTES)
+        except (FileUnreadable, NotRegular):
+            # It has vanished since.
+            data = b""
+        return metadata.field_error(data, printable(sidecar), mistake, [keys.get(mistake.name, ())])
+
+    def _proven_of(self, kind: str) -> frozenset[str]:
+        """Return the fields that were sent with files of this kind which the service has processed.
+
+        A picture is processed whatever becomes of its metadata, and proves nothing.
+        """
+        if kind not in self._proven:
+            proven: set[str] = set()
+            for path, digest, mapping in self._recorded.processed(kind) if kind != "img" else ():
+                with suppress(SidecarError, RootMissing):
+                    found = self.metadata_of(path, mapping, kind)
+                    proven.update(name for name, _ in found.fields if found.digest == digest)
+            self._proven[kind] = frozenset(proven)
+        return self._proven[kind]
 
     def _merge(self, path: bytes, found: _Levels, mapping: Mapping, kind: str | None = None) -> FileMetadata:
         named = kind if kind in self._names.by_kind else self._kind_of(path)
@@ -199,7 +275,7 @@ class Sidecars:
 
     def _xmp_path(self, path: bytes) -> bytes | None:
         folder, _, name = path.rpartition(b"/")
-        return self._tree.first_of(folder, xmp_names(name, self._xmp_endings()))
+        return self._tree.first_of(folder, xmp_names(name, self._recorded.xmp_endings()))
 
     def _levels(self, path: bytes, mapping: Mapping, *, is_alone: bool = False, with_xmp: bool = True) -> _Levels:
         levels = [MetadataLevel(metadata.expand(mapping.metadata, path), None)]
@@ -240,19 +316,23 @@ class Sidecars:
         folders_written: float,
     ) -> FileMetadata:
         merged = metadata.merge(levels)
-        fields = metadata.form_fields(merged, kind, self._names.by_kind, self._names.custom)
+        fields_of = {
+            each: metadata.form_fields(merged, each, self._names.by_kind, self._names.custom)
+            for each in self._names.by_kind
+        }
+        sent_as = {each: metadata.sendable(fields, each, self._names) for each, fields in fields_of.items()}
+        fields, sent = fields_of[kind], sent_as[kind]
         options = metadata.upload_options(merged, allowed)
         language = metadata.language_of(merged)
         digest = metadata.digest(fields, options, language)
-        named = dict(fields) if language == metadata.DEFAULT_LANGUAGE else {}
+        named = dict(sent.fields) if language == metadata.DEFAULT_LANGUAGE else {}
         texts = Texts(*(named.get(name) for name in self._names.by_kind[kind]))
-        others = (
-            metadata.form_fields(merged, other, self._names.by_kind, self._names.custom)
-            for other in self._names.by_kind
-        )
-        depends_on_kind = any(other != fields for other in others)
+        # Which kinds have a field that is not known here is known only once the file is sent.
+        depends_on_kind = sent.mistake is not None or any(other.fields != sent.fields for other in sent_as.values())
         return FileMetadata(
-            fields, language, options, digest, bool(own), own_is_empty, folders_written, texts, depends_on_kind, own
+            *(fields, language, options, digest, bool(own), own_is_empty, folders_written, texts, depends_on_kind, own),
+            kind=kind,
+            sent=sent,
         )
 
     def _xmp_of(self, path: bytes, mapping: Mapping) -> MetadataLevel | None:

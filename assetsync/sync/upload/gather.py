@@ -104,7 +104,8 @@ class SidecarStates:
         `is_alone`: the file was just seen to have no sidecar of its own.
         """
         try:
-            metadata = self._sidecars.metadata_of(path, mapping, is_alone=is_alone)
+            merged = self._sidecars.metadata_of(path, mapping, is_alone=is_alone)
+            metadata = self._sidecars.to_send(path, mapping, merged)
         except SidecarError as error:
             written = [sidecar_for(path), *folder_sidecars(path), *self._xmp_of(path, mapping)]
             return SidecarState(None, str(error), max(map(self._settles_in, written)))
@@ -232,9 +233,13 @@ class Gathering:
         assert sidecars.metadata is not None, "a file with a mistake in its metadata is not sent"
         assert self._body is not None, "the body is read before a file is sent"
         name, boundary, metadata = sent_name(row.path.rpartition(b"/")[2]), self._context.token(), sidecars.metadata
-        sent = digests(metadata.texts)
-        intent = Intent(row.id, row.destfolderid, name, boundary, row.stat, content.md5, metadata.digest, sent=sent)
-        request = UploadRequest(row.destfolderid, name, boundary, metadata.fields, metadata.language, metadata.options)
+        place, sent = (row.destfolderid, name, boundary), metadata.sent
+        intent = Intent(
+            *(row.id, *place, row.stat, content.md5, metadata.digest),
+            sent=digests(metadata.texts),
+            left_out=", ".join(sent.left_out) or None,
+        )
+        request = UploadRequest(*place, sent.fields, metadata.language, metadata.options)
         depends_on_kind = metadata.depends_on_kind
         return Ready(row, intent, request, self._body, self._opened(), self._sidecar_changes, depends_on_kind)
 

@@ -731,3 +731,43 @@ def test_searches_that_fail_are_warned_of(site):
     result = site.run("check", "--json")
     (found,) = [finding for finding in result.only["findings"] if finding["level"] == "warning"]
     assert "in all folders in the index" in found["message"]
+
+
+def test_unknown_field_of_a_sidecar_has_its_line(site):
+    site.write("a.jpg")
+    site.write("a.jpg.yaml", b"description: x\nmeta: {img_headline: Harbour}\n")
+    out = site.run("check").out
+    assert "sidecar: photos/a.jpg.yaml, line 2, column 8: meta.img_headline: the service is not known to have" in out
+    assert "did you mean `headline`?" in out
+
+
+def test_unknown_field_of_a_mapping_stops_a_new_site(site):
+    """A site that has a ledger starts, and blocks the files that would be sent with it."""
+    text = site.config.read_text()
+    site.write("a.jpg")
+    site.run("reconcile", "--wait", "0s")
+    site.config.write_text(text.replace("destfolderid: ", "metadata: {meta: {img_headline: x}}, destfolderid: "))
+    known = site.run("check")
+    assert "warning  configuration: " in known.out
+    assert "metadata.meta.img_headline: the service is not known to have this field" in known.out
+    assert known.code == 0
+    site.ledger.unlink()
+    assert site.run("check").code == 2
+
+
+@pytest.mark.parametrize("said", [b"description: x\nlanguage: 2\n", b"keywords: [x]\nlanguage: 12\n"])
+def test_texts_that_searches_hide_are_named_once(site, said):
+    for name in ("a.jpg", "b.jpg"):
+        site.write(name)
+        site.write(f"{name}.yaml", said)
+    out = site.run("check").out
+    language = said.split()[-1].decode()
+    assert out.count("texts in language ") == 1
+    assert f"warning  metadata: photos: texts in language {language} (photos/a.jpg.yaml): the searches" in out
+
+
+def test_texts_in_english_are_not_named(site):
+    site.write("a.jpg")
+    site.write("a.jpg.yaml", b"description: x\nlanguage: 1\n")
+    site.write("b.jpg.yaml", b"location: Oslo\nlanguage: 2\n")
+    assert "texts in language" not in site.run("check").out

@@ -340,7 +340,7 @@ def test_metadata_of_another_kind_is_drift(make_world, lost):
     world.write("a.ai", b"a")
     world.write("a.ai.yaml", b"description: A drawing")
     world.write("b.ai", b"b")
-    world.write("b.ai.yaml", b"meta: {artist: somebody}")
+    world.write("b.ai.yaml", b"meta: {creator: somebody}")
     world.write("c.ai", b"c")
     world.write("d.jpg", b"d")
     world.write("d.jpg.yaml", b"description: A picture")
