@@ -178,31 +178,22 @@ _LOOKED_AT = 20
 
 
 def expect_shown(
-    service: Searches,
-    known: Sequence[KnownAsset],
-    where: str,
-    *,
-    hint: str,
-    patience: float | None = None,
-    apart_from: str | None = None,
-) -> None:
-    """Raise BadAnswer if the service, which shows none of our assets in `where`, shows none of `known` in any folder.
+    service: Searches, known: Sequence[KnownAsset], where: str, *, hint: str, patience: float | None = None
+) -> str | None:
+    """Return the folder in which the service, which shows none of our assets in `where`, shows one of `known`.
 
-    Raise it as well if the service shows one in the folder `apart_from`, whose listing lacked it. If no asset is
-    `known`, nothing is expected. Raise ServiceError if the service does not answer each search within `patience`
-    seconds (by default, within the client's time-out).
+    Raise BadAnswer if it shows none of them in any folder. If no asset is `known`, nothing is expected: return None.
+    Raise ServiceError if the service does not answer each search within `patience` seconds (by default, within the
+    client's time-out).
     """
-    if not known:
-        return
     folder = folder_of_one(service, known, patience)
-    if folder is None or folder == apart_from:
+    if known and folder is None:
         raise BadAnswer(
             f"the service shows nothing of ours in {where}, nor anywhere the asset {known[0].assetid} that it showed"
-            " before: nothing is concluded from that"
-            if folder is None
-            else f"the listing of folder {folder} lacks an asset that a search by name shows there",
+            " before: nothing is concluded from that",
             hint=hint,
         )
+    return folder
 
 
 def is_shown(service: Searches, known: Sequence[KnownAsset], patience: float | None = None) -> bool:
@@ -310,8 +301,9 @@ class FolderContents:
 class CheckedListing(FolderContents):
     """The contents of a folder for whoever concludes something from an asset's absence.
 
-    Raise BadAnswer at the end if the folder shows none of our assets, and the service shows none of those that were
-    read back from the folder before.
+    A listing that shows none of our assets is compared with those that were read back from the folder before. Raise
+    BadAnswer at the end if the service shows none of these in any folder, or one in this folder although the listing is
+    empty. A listing of other assets that lacks one is incomplete.
     """
 
     def __iter__(self) -> Iterator[Asset]:
@@ -323,12 +315,12 @@ class CheckedListing(FolderContents):
                 if len(batch) >= _BATCH:
                     is_ours, batch = bool(self._ledger.doubts.owned(batch)), []
             yield asset
-        if not is_ours and not self._ledger.doubts.owned(batch):
-            expect_shown(
-                self._service,
-                self._ledger.control_samples.read_back_last(self._folder, _SAMPLES),
-                "the folder",
-                hint="may the key's user see the folder? If all of it was deleted in the service, `assetsync audit`",
-                patience=self._request.patience,
-                apart_from=self._folder,
-            )
+        if self.incomplete is not None or is_ours or self._ledger.doubts.owned(batch):
+            return
+        hint = "may the key's user see the folder? If all of it was deleted in the service, `assetsync audit`"
+        known = self._ledger.control_samples.read_back_last(self._folder, _SAMPLES)
+        shown_in = expect_shown(self._service, known, "the folder", hint=hint, patience=self._request.patience)
+        if shown_in == self._folder:
+            self._search.incomplete = "it lacks an asset that a search by name shows"
+            if not self.count:
+                raise BadAnswer(f"the listing of folder {self._folder} is empty, and a search by name shows an asset")
