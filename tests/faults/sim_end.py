@@ -10,6 +10,7 @@ from assetsync.service.search import like_pattern
 from .sim_answers import md5
 from .sim_checks import Violation
 from .sim_curated import judge_curated
+from .sim_lies import ended
 from .sim_own import judge_own
 from .sim_partial import arrives_within, judge_partial
 from .sim_refused_sizes import is_refused, judge_refused_sizes, raise_limit
@@ -143,7 +144,10 @@ def _pass_half_a_day(simulation: "Simulation") -> float:
 
 
 def _arrives_within(simulation: "Simulation") -> float | None:
-    """Give the seconds within which all must have arrived, None where nothing fails."""
+    """Give the seconds within which all must have arrived, None where nothing fails, or lists hold files up."""
+    lies = simulation.service.habits.lies
+    if lies != ended(lies):
+        return None
     if simulation.variant.default_limits:
         return arrives_within(simulation)
     share = simulation.variant.failing
@@ -151,8 +155,6 @@ def _arrives_within(simulation: "Simulation") -> float | None:
         return None
     # A folder that is held when the clock is set back is held for as long, an hour at most.
     held = min(simulation.clock.set_back, 3600.0)
-    # Beside a capped list each doubt needs twice as many answers.
-    held += ARRIVED_WITHIN_WHERE_MOST_FAIL if simulation.service.habits.lies.cap else 0.0
     return held + (ARRIVED_WITHIN_WHERE_MOST_FAIL if share > _MOST else _ARRIVED_WITHIN)
 
 
