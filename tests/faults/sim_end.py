@@ -92,6 +92,10 @@ def quiet(simulation: "Simulation") -> None:
             service.habits.refusing = ""
             simulation.note(f"---- arrived after {simulation.clock.true - began:.0f} s")
         # A scan lies within these rounds, and nothing came of it.
+        if rested > _SCAN_EVERY and service.habits.lies != ended(service.habits.lies):
+            # What a false list kept undecided is decided by a true one.
+            service.mend_lists()
+            rested = 0
         if rested > _SCAN_EVERY:
             simulation.note(f"---- at rest after {simulation.clock.true - began:.0f} s")
             service.mend_searches()

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from .sim_lies import HONEST
 from .sim_schedule import Schedule, schedule_of
 
 FAILING = {
@@ -16,4 +17,7 @@ FAILING = {
 def failing_schedule(seed: int, kind: str) -> Schedule:
     """Return what a seed stands for where searches fail; look-ups are quick, so that a bound in time says something."""
     schedule = schedule_of(seed)
-    return Schedule(replace(schedule.variant, look_takes=0.0, **FAILING[kind]), schedule.actions)  # type: ignore[arg-type]
+    # Several pages in a row, read several times, are hardly ever answered where most searches fail.
+    lies = HONEST if kind == "more_than_half" else schedule.variant.lies
+    failing = replace(schedule.variant, look_takes=0.0, lies=lies, **FAILING[kind])  # type: ignore[arg-type]
+    return Schedule(failing, schedule.actions)
