@@ -38,6 +38,7 @@ _HELP = {
     "unprocessed": "a scan looks again within schedule.rescan; if it is another file:"
     " `assetsync retry --send-again {path}`",
     "resembles": "`assetsync reconcile --adopt`, or `assetsync retry --send-again {path}`",
+    "unconfirmed": "`assetsync retry --send-again {path}`",
     "changed": "`assetsync retry --send-again {path}`",
     # The first command takes over an equal asset; the second uploads another asset beside it.
     "missing": "`assetsync retry {path}`, or `assetsync retry --send-again {path}` if that finds nothing",
