@@ -26,7 +26,7 @@ CREATE TABLE files (
     md5 TEXT,                 -- MD5 of the content; NULL while it is unknown
     state TEXT NOT NULL,      -- queued, sending, in_doubt, stored, verified or blocked; at rest superseded or gone
     wanted TEXT NOT NULL DEFAULT 'yes',  -- what the tree shows: yes, replaced, gone or unmapped; outside: sent by hand
-    reason TEXT,              -- stable word: why it is blocked, in doubt or waiting
+    reason TEXT,              -- stable word: why it is blocked, in doubt, waiting or checked again
     detail TEXT,              -- the same as a sentence for a person, with the next step
     folded_name TEXT NOT NULL,  -- name to be sent, without case: a folder has at most one open attempt of a name
     assetid TEXT,             -- id that the service assigned
@@ -527,6 +527,19 @@ CREATE INDEX files_no_sidecar ON files (queued_at) WHERE state = 'queued' AND wa
 def m025_no_sidecar(db: sqlite_utils.Database) -> None:
     """Count the files that wait for their own sidecars, and record which may be sent without."""
     for statement in statements(_NO_SIDECAR):
+        db.execute(statement)
+
+
+_CHECKED_AGAIN = """
+CREATE INDEX files_checked_again ON files (reason, due_at)
+    WHERE state = 'verified' AND wanted = 'yes' AND reason IS NOT NULL;
+"""
+
+
+@migrations()
+def m026_checked_again(db: sqlite_utils.Database) -> None:
+    """Add an index of the verified versions whose files are read again, because their ctime or inode changed."""
+    for statement in statements(_CHECKED_AGAIN):
         db.execute(statement)
 
 
