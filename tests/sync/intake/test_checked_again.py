@@ -1,6 +1,6 @@
 """Verified files whose ctime or inode alone changed stay verified, and are read again.
 
-Covers the reading in `sync/intake/intake.py`, and what a scan makes of it in `sync/rescan.py`.
+Covers the reading in `sync/intake/intake.py`, and what scans, runs and the daemon make of it.
 """
 
 import os
@@ -9,8 +9,10 @@ from datetime import timedelta
 
 import pytest
 
+from assetsync.daemon.work import Work
 from assetsync.ledger.rows import DIFFERS, TOUCHED
 from assetsync.model import State
+from assetsync.reconcile import Reconciler, Report
 from assetsync.status.document import as_object
 from assetsync.status.sentences import headline, leftovers
 from assetsync.status.site_status import read_status
@@ -61,6 +63,13 @@ def put_other(world: World, *paths: str) -> None:
 
 def status(world: World):
     return read_status(world.site.config.outline, world.ledger, world.clock.now(), running=True)
+
+
+def reconcile(world: World) -> Report:
+    class Untold:
+        phase = at = lambda *_more: None
+
+    return Reconciler(world.site, wait=0.0, adopt=False, progress=Untold()).run()
 
 
 def test_chmod_undoes_no_verification(verified):
@@ -176,6 +185,31 @@ def test_restored_disk_needs_no_reading(verified):
     assert status(verified).in_sync
 
 
+def test_run_reads_outside_the_window(verified):
+    shut(verified)
+    chmod(verified)
+    report = reconcile(verified)
+    assert (report.verified, report.checked_again, report.in_sync, verified.posted()) == (20, 0, True, [])
+
+
+def test_run_that_reads_nothing_is_not_in_sync(verified):
+    verified.restart(watch={"settle": "2d"})
+    chmod(verified)
+    report = reconcile(verified)
+    assert (report.verified, report.pending, report.checked_again, report.in_sync) == (20, 0, 20, False)
+
+
+def test_daemon_reads_between_scans(verified):
+    shut(verified)
+    chmod(verified)
+    work = Work(verified.site, idle=0.0)
+    work.want_scan()
+    for _ in range(3):
+        assert status(verified).counts.of(State.VERIFIED) == 20
+        work.scan()
+    assert status(verified).in_sync
+
+
 def test_dry_run_marks_nothing(verified):
     chmod(verified)
     assert verified.site.rescan.dry_run().to_send == 20
@@ -287,6 +321,26 @@ def test_no_look_alike_is_sent_before_all_are_read(swapped):
     assert swapped.scan().vanished == 20
     swapped.send()
     assert sorted(swapped.posted()) == SIXTY[:20]
+
+
+def test_run_counts_look_alikes_by_a_second_scan(swapped):
+    swap(swapped)
+    report = reconcile(swapped)
+    assert (report.braked, report.checked_again, report.in_sync, swapped.posted()) == (1, 60, False, [])
+    swapped.ledger.resume(None, swapped.clock.now())
+    report = reconcile(swapped)
+    assert (report.vanished, len(swapped.posted())) == (60, 60)
+
+
+def test_daemon_counts_look_alikes_by_a_second_scan(swapped):
+    swap(swapped)
+    work = Work(swapped.site, idle=0.0)
+    work.want_scan()
+    for _ in range(4):
+        work.scan()
+    assert swapped.site.brakes.pulled()
+    assert work.send() > 0
+    assert swapped.posted() == []
 
 
 def test_few_look_alikes_are_sent(swapped):
