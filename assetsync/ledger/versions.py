@@ -29,6 +29,9 @@ from assetsync.model import FileStat, State, Wanted
 
 _OF_A_FOLDER = b"/" + FOLDER_SIDECAR
 _FOLDERS_LEFT_OUT = 100
+_UNSENT = "EXISTS (SELECT 1 FROM files WHERE without_sidecar = 1 AND state IN ('queued', 'blocked') AND "
+# A person let it be sent without a sidecar: the version that this one replaces, or the same file at its old path.
+_RELEASED = f"SELECT {_UNSENT} id = ?) OR {_UNSENT} inode = ? AND size = ? AND mtime_ns = ?)"
 _TOUCHED = "its ctime or inode changed, and its size and time did not: it is read, and sent only if its content differs"
 _DIFFERS = "its content differs from the asset's, and its size and time do not: the next scan counts such files"
 
@@ -396,6 +399,7 @@ def _spaced(last: int, count: int) -> list[int]:
 def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: float, *, may_revive: bool) -> bool:
     """Queue one version; return False if its path has another current row by now."""
     path, stat, _destfolderid, _folded_name, replaces, block = version
+    released = conn.execute(_RELEASED, (replaces, stat.inode, stat.size, stat.mtime_ns)).fetchone()[0]
     if replaces is not None:
         if _current_id(conn, path) != replaces:
             return False
@@ -412,6 +416,8 @@ def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: 
     file_id = _insert(conn, version, Wanted.YES, now, due_at)
     if file_id is None:
         return False
+    if released:
+        conn.execute("UPDATE files SET without_sidecar = 1 WHERE id = ?", (file_id,))
     if block is not None:
         reason, detail = block
         apply(conn, file_id, Event.BLOCKED, now, reason=reason, detail=detail)

@@ -533,12 +533,13 @@ def m025_no_sidecar(db: sqlite_utils.Database) -> None:
 _CHECKED_AGAIN = """
 CREATE INDEX files_checked_again ON files (reason, due_at)
     WHERE state = 'verified' AND wanted = 'yes' AND reason IS NOT NULL;
+CREATE INDEX files_without_sidecar ON files (inode) WHERE without_sidecar = 1;
 """
 
 
 @migrations()
 def m026_checked_again(db: sqlite_utils.Database) -> None:
-    """Add an index of the verified versions whose files are read again, because their ctime or inode changed."""
+    """Add indexes of the verified versions whose files are read again, and of those that need no sidecar."""
     for statement in statements(_CHECKED_AGAIN):
         db.execute(statement)
 
