@@ -95,7 +95,8 @@ def _mapping_fact(mapping: Mapping) -> str:
 
 def _most_of(result: ScanResult) -> str:
     """Return a clause that names the folders with the most missing files."""
-    counted = (one for one in result.missing if one.mapping is not None and one.had_asset)
+    missing = (one for one in result.missing if one.mapping is not None and one.had_asset)
+    counted = (*missing, *result.replaced)
     folders = Counter(one.path.rpartition(b"/")[0] for one in counted)
     named = [f"{count:,} from {_shown(folder)}" for folder, count in folders.most_common(_NAMED)]
     others = [f"the others from {plural(len(folders) - _NAMED, 'other folder')}"] * (len(folders) > _NAMED)
