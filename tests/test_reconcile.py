@@ -457,7 +457,8 @@ def test_adopt_sends_nothing_unlisted(two_folders):
 
 @pytest.mark.parametrize("adopt", [False, True])
 def test_adopt_lists_known_folders_again(world, adopt):
-    world.write("a", b"a")
+    for name in ("a", "first"):
+        world.write(name, name.encode())
     run(world)
     theirs = world.service.put(b"by hand", "theirs")
     world.write("b", b"by hand")

@@ -494,7 +494,15 @@ class World:
 
     def scan_and_send(self) -> int:
         self.scan()
+        self.read_again()
         return self.send()
+
+    def read_again(self) -> int:
+        """Read the files that only look changed; gives how many were read."""
+        count = 0
+        while read := self.site.rescan.read_again()[0]:
+            count += read
+        return count
 
     def live(self, seconds: float, *, tick: float = 1.0) -> None:
         """Let every part do its work for so long."""
@@ -506,6 +514,7 @@ class World:
             site.try_what_waited()
             if site.circuit_breaker.pause is None:
                 site.intake.look_again()
+                self.read_again()
                 if site.service_identity.is_known:
                     self.send()
             self._look_up(site)

@@ -147,7 +147,8 @@ class Work:
             if (found := self._site.rescan.awaited.found()) is not None:
                 self.want_scan(found)
         if not self._scan_wanted.is_set() and self._clock.steady() < self._next_scan:
-            self._scan_bell.wait(heard, min(self._idle, max(0.0, self._next_scan - self._clock.steady())))
+            if not self._read_again():
+                self._scan_bell.wait(heard, min(self._idle, max(0.0, self._next_scan - self._clock.steady())))
             return 0.0
         self._scan_wanted.clear()
         self._next_scan = self._clock.steady() + (_POLL if self.watching.polling else float("inf"))
@@ -157,6 +158,16 @@ class Work:
             self._scan_wanted.set()
             raise
         return 0.0
+
+    def _read_again(self) -> int:
+        """Read some files that only look changed; return their number."""
+        read, wants_scan = self._site.rescan.read_again()
+        if read:
+            self._site.upload_queue.clear()
+            self._bell.ring()
+        if wants_scan:
+            self.want_scan("files that look like others were read")
+        return read
 
     def recover(self) -> float:
         """Check the service's health during a pause, or try a held folder; return the pause.

@@ -23,7 +23,9 @@ MAX_CRASHES = 5
 # In the statements about an accepted upload, ?1 is the version, ?2 the attempt, ?3 the asset id, ?4 the time, ?5 the
 # kind of asset, and ?6 the MD5.
 _FOLDER = "(SELECT destfolderid FROM attempts WHERE id = ?2)"
-_MAY_RELEASE = f"hold_until IS NOT NULL AND (hold_reason NOT IN {PASSING} OR hold_until <= ?4)"
+# An upload that began before the service asked to wait does not end the wait.
+_LATER = f"hold_reason = '{ASKED_TO_WAIT}' AND hold_since < (SELECT started_at FROM attempts WHERE id = ?2)"
+_MAY_RELEASE = f"hold_until IS NOT NULL AND (hold_reason NOT IN {PASSING} OR hold_until <= ?4 OR {_LATER})"
 _EXCEPTIONS = {
     "another": "EXISTS (SELECT 1 FROM attempts WHERE file_id = ?1 AND closed_at IS NULL AND id <> ?2)",
     "known": f"EXISTS (SELECT 1 FROM files WHERE {WHOSE_ASSET.format('= ?3')} AND id <> ?1)",

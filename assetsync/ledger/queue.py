@@ -179,6 +179,7 @@ class Queue:
                 size=row.size, mtime_ns=row.mtime_ns, ctime_ns=row.ctime_ns, inode=row.inode,
                 md5=md5, folded_name=row.folded_name, due_at=now, drift="unread",
                 **(NOT_INDEXED if _rests(old) else {}),
+                **({"reason": None, "detail": None} if current.state is State.VERIFIED else {}),
             )  # fmt: skip
 
         state = self._store.write(work)

@@ -18,7 +18,16 @@ from assetsync.ledger.equal_content import OWNED
 from assetsync.ledger.file.database import ANY_OF, Database, below, open_beside
 from assetsync.ledger.folders import HELD, PASSING, UNLISTED, Hold
 from assetsync.ledger.metadata_drift import COUNT_ADOPTED, COUNT_REPORTED, ELSEWHERE, reported
-from assetsync.ledger.rows import FILE_COLUMNS, NO_SIDECAR, THEIRS, WAITS_FOR_SIDECAR, FileRow, file_row, files_where
+from assetsync.ledger.rows import (
+    CHECKED_AGAIN,
+    FILE_COLUMNS,
+    NO_SIDECAR,
+    THEIRS,
+    WAITS_FOR_SIDECAR,
+    FileRow,
+    file_row,
+    files_where,
+)
 from assetsync.ledger.runs import HourlyStats, Runs
 from assetsync.model import State, Wanted
 from assetsync.text import path_keys
@@ -75,7 +84,8 @@ class Counts:
     """The number of current files in each state, and other reasons why a site is not in sync.
 
     `waiting_for_sidecar` files are queued, too. `bytes_to_send` is the size of the files that are queued or being sent,
-    without those. `folders` counts by destfolderid.
+    without those. `checked_again` files are verified, and are read again because their ctime or inode changed.
+    `folders` counts by destfolderid.
     """
 
     states: dict[State, int]
@@ -85,6 +95,7 @@ class Counts:
     unresolved_history: int = 0
     folders: dict[str, dict[State, int]] = field(default_factory=dict)
     waiting_for_sidecar: int = 0
+    checked_again: int = 0
 
     def of(self, *states: State) -> int:
         """Return the sum of the counts of these states."""
@@ -198,7 +209,12 @@ class Reports:
             unresolved_history=unresolved_history,
             folders=folders,
             waiting_for_sidecar=waiting,
+            checked_again=self.count_checked_again() if states[State.VERIFIED] else 0,
         )
+
+    def count_checked_again(self) -> int:
+        """Return the number of verified files that are read again."""
+        return int(self._store.value(f"SELECT COUNT(*) FROM files WHERE {CHECKED_AGAIN}"))
 
     def count_waiting_for_sidecar(self) -> tuple[int, int]:
         """Return the number and the size in bytes of the queued files that wait for their own sidecars."""

@@ -219,6 +219,15 @@ NO_SIDECAR = "no_sidecar"
 WAITS_FOR_SIDECAR = f"state = 'queued' AND wanted = 'yes' AND reason = '{NO_SIDECAR}'"
 """SQL condition for these files; the same words as in the index `files_no_sidecar`."""
 
+TOUCHED = "touched"
+"""The reason of a verified version whose file differs from it in ctime or inode alone, until the file is read again."""
+
+DIFFERS = "differs"
+"""The reason of such a version whose file has other content, until a scan counts it among the missing files."""
+
+CHECKED_AGAIN = "state = 'verified' AND wanted = 'yes' AND reason IS NOT NULL"
+"""SQL condition for both; the same words as in the index `files_checked_again`."""
+
 SENT_WITH_XMP = (
     "(files.id > (SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'xmp_after_file')"
     " OR EXISTS (SELECT 1 FROM attempts a WHERE a.file_id = files.id"

@@ -9,16 +9,31 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+from assetsync.core.backoff import LONGEST
 from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX, XMP_ENDINGS, described_by_xmp, is_xmp_name, xmp_names
 from assetsync.core.settled import HOUR, KEEPS_CHANGING, is_settled
 from assetsync.core.states import Event
 from assetsync.ledger.file.database import AFTER_ALL, Database, below
 from assetsync.ledger.file.facts import XMP_FIRST_SCAN
-from assetsync.ledger.rows import SENT_WITH_XMP, FileRow, apply, files_where, retry_where
+from assetsync.ledger.rows import (
+    CHECKED_AGAIN,
+    DIFFERS,
+    SENT_WITH_XMP,
+    TOUCHED,
+    FileRow,
+    apply,
+    files_where,
+    retry_where,
+)
 from assetsync.model import FileStat, State, Wanted
 
 _OF_A_FOLDER = b"/" + FOLDER_SIDECAR
 _FOLDERS_LEFT_OUT = 100
+_UNSENT = "EXISTS (SELECT 1 FROM files WHERE without_sidecar = 1 AND state IN ('queued', 'blocked') AND "
+# A person let it be sent without a sidecar: the version that this one replaces, or the same file at its old path.
+_RELEASED = f"SELECT {_UNSENT} id = ?) OR {_UNSENT} inode = ? AND size = ? AND mtime_ns = ?)"
+_TOUCHED = "its ctime or inode changed, and its size and time did not: it is read, and sent only if its content differs"
+_DIFFERS = "its content differs from the asset's, and its size and time do not: the next scan counts such files"
 
 
 class Known(NamedTuple):
@@ -32,11 +47,17 @@ class Known(NamedTuple):
     destfolderid: str
     id: int
     state: str
+    reason: str | None
 
     @property
     def stat(self) -> tuple[int, int, int, int]:
         """The values of its FileStat, as in `model.Seen`."""
         return self[1:5]
+
+    @property
+    def is_checked_again(self) -> bool:
+        """Whether it is verified and its file is read again; the same condition as `CHECKED_AGAIN` in SQL."""
+        return self.reason is not None and self.state == State.VERIFIED
 
 
 class KnownSidecar(NamedTuple):
@@ -145,6 +166,49 @@ class Versions:
             return [each for each in versions if not _enqueue(conn, each, now, due, may_revive=may_revive)]
 
         return self._store.write(work)
+
+    def check_again(self, ids: Sequence[int], now: float) -> None:
+        """Mark verified versions whose files differ from them in ctime or inode alone: each is to be read again."""
+        sql = (
+            f"UPDATE files SET reason = '{TOUCHED}', detail = ?, due_at = ?"
+            f" WHERE id = ? AND state = 'verified' AND reason IS NOT '{TOUCHED}'"
+        )
+        self._store.change_each(sql, [(_TOUCHED, now, file_id) for file_id in ids])
+
+    def to_read_again(self, now: float, limit: int) -> list[FileRow]:
+        """Return up to `limit` versions that are due to be read again, those due longest first."""
+        where = f"{CHECKED_AGAIN} AND reason = ? AND (due_at <= ? OR due_at > ? + {LONGEST}) ORDER BY due_at LIMIT ?"
+        return files_where(self._store, where, TOUCHED, now, now, limit)
+
+    def has_unread(self) -> bool:
+        """Return whether a version is still to be read again."""
+        sql = f"SELECT EXISTS (SELECT 1 FROM files WHERE {CHECKED_AGAIN} AND reason = ?)"
+        return bool(self._store.value(sql, TOUCHED))
+
+    def read_again(self, equal: Sequence[tuple[int, bytes, FileStat]]) -> None:
+        """Record for each (row id, path, file) that the file has the content of the version."""
+        sql = (
+            "UPDATE files SET ctime_ns = ?, inode = ?, reason = NULL, detail = NULL"
+            f" WHERE id = ? AND path = ? AND size = ? AND mtime_ns = ? AND {CHECKED_AGAIN}"
+        )
+        values = [(s.ctime_ns, s.inode, file_id, path, s.size, s.mtime_ns) for file_id, path, s in equal]
+        self._store.change_each(sql, values)
+
+    def read_later(self, ids: Sequence[int], due_at: float) -> None:
+        """Delay the next reading of versions whose files cannot be read now."""
+        sql = f"UPDATE files SET due_at = ? WHERE id = ? AND {CHECKED_AGAIN}"
+        self._store.change_each(sql, [(due_at, file_id) for file_id in ids])
+
+    def differ(self, read: Sequence[tuple[int, FileStat]]) -> None:
+        """Record for each (row id, file) that the file has other content; a scan counts it among the missing files."""
+        # Such a version is due again once its file has another ctime.
+        sql = f"UPDATE files SET reason = ?, detail = ?, due_at = ? / 1e9 WHERE id = ? AND {CHECKED_AGAIN}"
+        self._store.change_each(sql, [(DIFFERS, _DIFFERS, found.ctime_ns, file_id) for file_id, found in read])
+
+    def still_differs(self, file_id: int, found: FileStat) -> bool:
+        """Return whether the file is the one that `differ` recorded for a version."""
+        sql = f"SELECT EXISTS (SELECT 1 FROM files WHERE id = ? AND reason = '{DIFFERS}' AND due_at = ? / 1e9)"
+        return bool(self._store.value(sql, file_id, found.ctime_ns))
 
     def add_by_hand(self, version: NewVersion, now: float) -> int:
         """Add a file that `assetsync upload` is to send, by its absolute path; return the row's id.
@@ -335,6 +399,7 @@ def _spaced(last: int, count: int) -> list[int]:
 def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: float, *, may_revive: bool) -> bool:
     """Queue one version; return False if its path has another current row by now."""
     path, stat, _destfolderid, _folded_name, replaces, block = version
+    released = conn.execute(_RELEASED, (replaces, stat.inode, stat.size, stat.mtime_ns)).fetchone()[0]
     if replaces is not None:
         if _current_id(conn, path) != replaces:
             return False
@@ -351,6 +416,8 @@ def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: 
     file_id = _insert(conn, version, Wanted.YES, now, due_at)
     if file_id is None:
         return False
+    if released:
+        conn.execute("UPDATE files SET without_sidecar = 1 WHERE id = ?", (file_id,))
     if block is not None:
         reason, detail = block
         apply(conn, file_id, Event.BLOCKED, now, reason=reason, detail=detail)

@@ -32,7 +32,7 @@ class Report:
     `missing` names the mapped folders that the scan did not find. `undecided` counts folders of the service whose last
     audit missed so many assets that it pulled a brake; the next audit concludes it. `finished` means that the scan
     reached the end of the tree. `trouble` describes a pause that has not ended. `would_brake` holds the reasons for
-    which the run after a dry run would pull a brake.
+    which the run after a dry run would pull a brake. `checked_again` files are verified, and are to be read again.
     """
 
     site: str
@@ -57,6 +57,7 @@ class Report:
     interrupted: bool = False
     would_brake: tuple[str, ...] = ()
     left_out: int = 0
+    checked_again: int = 0
 
 
 def report_of(
@@ -106,6 +107,7 @@ def report_of(
         trouble=None if pause is None else pause.detail,
         interrupted=site.context.clock.wait(0),
         left_out=result.unmapped if result else 0,
+        checked_again=left.checked_again,
     )
 
 

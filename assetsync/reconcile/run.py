@@ -58,6 +58,9 @@ class Reconciler:
         self._idle_since: float | None = None
         # Whether the last look-ups were answered, and the total seconds of each job.
         self._read_back = False
+        # Whether the last pass read files that only look changed, and the result of the last scan.
+        self._reads = False
+        self._result: ScanResult | None = None
         self._spent = {"index": 0.0, "verify": 0.0} if site.indexer.enabled else {"verify": 0.0}
 
     def run(self) -> Report:
@@ -73,7 +76,7 @@ class Reconciler:
             self._site.service_identity.make_sure()
         # The best estimate is the number of files that the ledger knows.
         self._progress.phase("scan", self._ledger.versions.size() or None)
-        result = self._scan()
+        self._result = self._scan()
         if self._adopt and not self._stopped():
             self._site.preparer.dedupe.adopt_resembling = True
             self._ledger.queue.retry_blocked("resembles", self._clock.now())
@@ -85,11 +88,11 @@ class Reconciler:
         # Report once more: after a stop, uploads in flight end later than the last report.
         self._report_progress()
         # Without a scan it is unknown whether the tree is the site's.
-        while result is not None and self._site.drift.step() and not self._stopped():
+        while self._result is not None and self._site.drift.step() and not self._stopped():
             pass
         if self._failure is not None:
             raise self._failure
-        return self._ended(result, self._clock.steady() - started)
+        return self._ended(self._result, self._clock.steady() - started)
 
     def _scan(self) -> ScanResult | None:
         try:
@@ -195,8 +198,9 @@ class Reconciler:
     def _pass(self, *, counts: bool) -> None:
         """Take each due step once; during a pause, only check the service's health and take the look-ups it answers."""
         site = self._site
-        # This step needs only the tree, so it also runs during a pause.
+        # These steps need only the tree, so they also run during a pause.
         site.intake.look_again()
+        self._read_again()
         if site.circuit_breaker.pause is not None:
             if site.circuit_breaker.check_due():
                 site.check_health()
@@ -210,6 +214,16 @@ class Reconciler:
         site.try_what_waited()
         self._look_up(counts=counts)
         self._passes += counts
+
+    def _read_again(self) -> None:
+        """Read some files that only look changed; scan once more if a scan is to decide about them."""
+        read, wants_scan = self._site.rescan.read_again()
+        self._reads = read > 0
+        if read:
+            self._site.upload_queue.clear()
+        if wants_scan and (again := self._scan()) is not None:
+            again.vanished += 0 if self._result is None else self._result.vanished
+            self._result = again
 
     def _look_up(self, *, counts: bool) -> None:
         site = self._site
@@ -249,6 +263,8 @@ class Reconciler:
     def _is_over(self, *, idle: bool) -> bool:
         """Whether the site is in sync, nothing left depends on time, or the wait is over."""
         site = self._site
+        if self._reads:
+            return False
         pause = site.circuit_breaker.pause
         if pause is not None and pause.reason == "key_refused" and pause.failed_checks >= _KEY_PROBES:
             return True
@@ -266,7 +282,7 @@ class Reconciler:
         )
         if not shut:
             waiting += max(0, counts.of(State.QUEUED) - counts.held - counts.waiting_for_sidecar)
-        if not waiting:
+        if not waiting and (self._braked or not self._ledger.versions.has_unread()):
             return True
         if self._idle_since is None:
             # A run without a POST waits from when there was first nothing to send.

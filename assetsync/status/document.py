@@ -33,6 +33,7 @@ def as_object(status: SiteStatus) -> dict[str, Any]:
         "pending": status.pending,
         "in_doubt": status.in_doubt,
         "blocked": counts.of(State.BLOCKED),
+        "checked_again": counts.checked_again,
         "waiting_for_sidecar": counts.waiting_for_sidecar,
         "unsettled": status.unsettled.count,
         "bytes_verified": counts.bytes_verified,

@@ -24,6 +24,8 @@ def meaning_of(row: FileRow, due: NextTry | None) -> str:
     """Return what the state of a version means; `due` is its next automatic step."""
     if row.state is State.SENDING and due is not None:
         return "its upload was interrupted: no process sends it now"
+    if row.state is State.VERIFIED and row.reason is not None:
+        return f"{_MEANS[row.state]}; {row.detail}"
     return "it waits for a YAML or XMP file of its own" if row.waits_for_sidecar else _MEANS[row.state]
 
 

@@ -101,7 +101,7 @@ def _urgency(status: SiteStatus) -> str:
         return f"{stopped}." if pause else f"in sync{_as_of(status)}: {verified} verified{drifted}"
     if stopped:
         return f"{'; '.join(filter(None, (stopped, counts)))}."
-    if status.pending > status.not_read_back or status.in_doubt or status.undecided:
+    if status.pending > status.not_read_back or status.in_doubt or status.undecided or status.counts.checked_again:
         return f"{'In progress' if status.running else 'No process is running'}: {counts}."
     return f"{counts}." if status.not_read_back else "No complete scan yet."
 
@@ -132,6 +132,7 @@ def _counts(status: SiteStatus) -> Iterator[str]:
     parts = [
         (status.known, f"{status.counts.of(State.VERIFIED):,} of {status.known:,} verified"),
         (blocked, f"{blocked:,} need{'s' if blocked == 1 else ''} you"),
+        (status.counts.checked_again, f"{status.counts.checked_again:,} being checked again"),
         (pending, f"{pending:,} pending" + ("" if opens is None else f", sent {opens}")),
         (
             without_sidecar,
@@ -443,6 +444,7 @@ def leftovers(status: SiteStatus) -> Iterator[str]:
     yield from _without_sidecars(status)
     if status.in_doubt:
         yield (f"in doubt: {status.in_doubt:,}, assetsync looks each up until it is decided: assetsync doubt list")
+    yield from _checked_again(status)
     if status.not_read_back:
         yield f"stored: {status.not_read_back:,}, {NOT_READ_BACK}"
         yield "    switch one of them on; as it is, only `assetsync reconcile` reads back"
@@ -453,6 +455,13 @@ def leftovers(status: SiteStatus) -> Iterator[str]:
         yield "    correct it, then: systemctl reload assetsync@SITE"
     if status.index_stopped is not None:
         yield f"indexing stopped: {printable(status.index_stopped)}"
+
+
+def _checked_again(status: SiteStatus) -> Iterator[str]:
+    """Yield how many verified files are read again, and what follows."""
+    if again := status.counts.checked_again:
+        yield f"being checked again: {files(again)}, whose ctime or inode changed, and not the size and time"
+        yield "    each is read, outside upload.window too, and sent only if its content differs"
 
 
 def _without_sidecars(status: SiteStatus) -> Iterator[str]:

@@ -25,7 +25,8 @@ class OutOfSync(NamedTuple):
     """Counts of files, brakes and folders that keep a site from being in sync.
 
     `pending` files need no operator: they are queued, in flight, stored but not verified yet, or not settled yet.
-    `coming` files were found by a dry run and are not in the ledger. `complete` means that the scan found all mapped
+    `coming` files were found by a dry run and are not in the ledger. `checked_again` files are verified, and are read
+    again because their ctime or inode changed. `complete` means that the scan found all mapped
     folders and read everything. `undecided` counts folders of the service whose last audit missed so many assets that
     it pulled a brake and concluded nothing; the next audit concludes it.
     """
@@ -37,11 +38,12 @@ class OutOfSync(NamedTuple):
     complete: bool
     coming: int = 0
     undecided: int = 0
+    checked_again: int = 0
 
     @property
     def in_sync(self) -> bool:
         """Whether the scan was complete and every count is 0: all files are verified, and nothing needs an operator."""
-        files = self.pending + self.coming + self.in_doubt + self.blocked
+        files = self.pending + self.coming + self.in_doubt + self.blocked + self.checked_again
         return self.complete and not (files or self.braked or self.undecided)
 
 
@@ -58,6 +60,7 @@ def what_is_out_of_sync(
         complete=complete and not unsettled.overflowed,
         coming=coming,
         undecided=undecided,
+        checked_again=counts.checked_again,
     )
 
 

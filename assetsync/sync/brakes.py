@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter, deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from assetsync.ledger.reports import Brake
 from assetsync.model import Clock, Mapping
 from assetsync.sync.context import Context
 from assetsync.sync.intake.intake import ScanResult
+from assetsync.sync.intake.renames import Missing
 from assetsync.text import files, plural
 
 log = structlog.get_logger(__name__)
@@ -94,11 +95,23 @@ def _mapping_fact(mapping: Mapping) -> str:
 
 def _most_of(result: ScanResult) -> str:
     """Return a clause that names the folders with the most missing files."""
-    counted = (one for one in result.missing if one.mapping is not None and one.had_asset)
+    missing = (one for one in result.missing if one.mapping is not None and one.had_asset)
+    counted = (*missing, *result.replaced)
     folders = Counter(one.path.rpartition(b"/")[0] for one in counted)
     named = [f"{count:,} from {_shown(folder)}" for folder, count in folders.most_common(_NAMED)]
     others = [f"the others from {plural(len(folders) - _NAMED, 'other folder')}"] * (len(folders) > _NAMED)
     return f", {', '.join(named + others)}"
+
+
+def _by_mapping(missing: Iterable[Missing]) -> Counter[int]:
+    return Counter(one.mapping for one in missing if one.mapping is not None)
+
+
+def _known(position: int, result: ScanResult) -> int:
+    """Return the number of files that a mapping had before a scan."""
+    there = result.report.per_mapping[position] - result.new_by[position]
+    replaced = _by_mapping(result.replaced)[position]
+    return there - replaced + result.missing_by[position]
 
 
 def pointed_to(ledger: Ledger, mapping: Mapping) -> str | None:
@@ -148,14 +161,16 @@ class Brakes:
         self._taking: set[int] = set()
         self.frozen: frozenset[int] = frozenset()
         """The positions of the mappings whose files stay as they are, by the last `check_mappings`."""
+        self.may_be_pulled = False
+        """Whether a scan reads files that look like missing ones; meanwhile nothing is sent."""
         self._had_been_empty = False
         # Samples of the last hour, a minute apart: (steady seconds, number of new versions until then).
         self._counted: deque[tuple[float, int]] = deque()
         self._new_versions = 0
 
     def pulled(self) -> bool:
-        """Return whether a brake waits for a person."""
-        return bool(self._ledger.reports.brakes())
+        """Return whether a brake waits for a person, or a scan still reads what may pull one."""
+        return self.may_be_pulled or bool(self._ledger.reports.brakes())
 
     def check_mappings(self) -> None:
         """Pull a brake for each mapping with assets that points to another folder than before; called before a scan.
@@ -309,20 +324,33 @@ class Brakes:
                 state = "missing" if position in result.report.missing_mappings else "empty"
                 detail = f"the mapped folder {shown} held {files(count)} and is {state} now: is its disk mounted?"
                 yield _Reason("emptied", shown, detail, count)
-        for position, count in Counter(one.mapping for one in result.not_renamed() if one.mapping is not None).items():
-            left = result.report.per_mapping[position]
-            known = left + result.missing_by[position]
-            too_many = left and known >= _FEWEST and count > self._limits.max_vanished_share * known
+        for position, count in _by_mapping(result.not_renamed()).items():
             shown = _shown(mappings[position].path)
+            too_many = self._is_large_share(position, count, result)
             if too_many and not self._brake_control.allowed("vanished", f"{shown}/", count):
+                known = _known(position, result)
                 detail = f"{count:,} of {known:,} files of the mapped folder {shown} are gone: is this intended?"
                 # A release covers all missing files: after a restart it is not known which were renamed.
                 yield _Reason("vanished", f"{shown}/", detail, result.missing_by[position])
         count, before = result.missing_count, self._ledger.versions.size()
-        too_many = count > self._limits.max_vanished or (before >= _HALF_COUNTS_FROM and count * 2 > before)
-        if too_many and not self._brake_control.allowed("vanished", "site", count):
+        if self._is_too_many(count, before) and not self._brake_control.allowed("vanished", "site", count):
             detail = f"{count:,} of {before:,} known files are gone{_most_of(result)}: is this intended?"
             yield _Reason("vanished", "site", detail, count)
+
+    def _is_large_share(self, position: int, count: int, result: ScanResult) -> bool:
+        known = _known(position, result)
+        is_large = known >= _FEWEST and count > self._limits.max_vanished_share * known
+        return is_large and result.report.per_mapping[position] > 0
+
+    def _is_too_many(self, count: int, known: int) -> bool:
+        return count > self._limits.max_vanished or (known >= _HALF_COUNTS_FROM and count * 2 > known)
+
+    def would_exceed(self, result: ScanResult, alike: Counter[int]) -> bool:
+        """Return whether a scan missed more files than may vanish, if those that are only `alike` count, by mapping."""
+        missing = _by_mapping(result.not_renamed())
+        if any(self._is_large_share(at, count + missing[at], result) for at, count in alike.items()):
+            return True
+        return self._is_too_many(alike.total() + result.missing_count, self._ledger.versions.size())
 
     def queue_is_empty(self) -> None:
         """Record that a first import has ended: from now on, many new files at once pull a brake."""

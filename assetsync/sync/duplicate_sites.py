@@ -223,8 +223,7 @@ class _Placed:
             named = (claim.root.rstrip(b"/") + b"/" + path).rstrip(b"/") or b"/"
             found = claim.places.get(path)
             place = os.path.realpath(named) if found is None else found[0]
-            # The service compares ids without case.
-            self.folders[place] = folder.lower()
+            self.folders[place] = folder
             if found is not None:
                 self.nodes[found[1:]] = place
 
@@ -239,22 +238,24 @@ class _Placed:
 
 
 def _shared(ours: _Placed, theirs: _Placed) -> Iterator[tuple[bytes, str]]:
-    """Yield the folders that both sites send to the same destination; of two nested folders, the inner one.
-
-    The destination is in small letters.
-    """
+    """Yield the folders that both sites send to the same destination; of two nested folders, the inner one."""
     for place, folder in ours.folders.items():
         # A folder goes where its parents go, unless it has a mapping of its own.
-        if theirs.goes_to(place) == folder:
+        if _is_same_folder(theirs.goes_to(place), folder):
             yield place, folder
     for place, folder in theirs.folders.items():
-        if place not in ours.folders and ours.goes_to(place) == folder:
+        if place not in ours.folders and _is_same_folder(ours.goes_to(place), folder):
             yield place, folder
     for node, place in ours.nodes.items():
         # The same folder is mounted at two paths.
         other = theirs.nodes.get(node)
-        if other not in (None, place) and ours.folders[place] == theirs.folders[other]:
+        if other not in (None, place) and _is_same_folder(ours.folders[place], theirs.folders[other]):
             yield place, ours.folders[place]
+
+
+def _is_same_folder(one: str | None, other: str) -> bool:
+    """Return whether two ids name one folder of the service, which compares them without case."""
+    return one is not None and one.lower() == other.lower()
 
 
 def _sentence(twin: DuplicateSite) -> str:

@@ -151,7 +151,7 @@ class FolderBackoff:
         return wait
 
     def failed(self, destfolderid: str, error: ServiceError, took: float = 0.0, *, is_passing: bool = False) -> float:
-        """Count a failure; return the seconds to wait: longer each time, and no less than the service asks for.
+        """Count a failure; return the seconds to wait: longer each time, and what the service asks for, up to an hour.
 
         The first few failures in a row wait only briefly if they are passing. After a failure that `took` long, the
         wait is a multiple of that time, so that folders that time out do not occupy a thread.
@@ -163,7 +163,7 @@ class FolderBackoff:
             return self._soon
         # The whole delay, not spread: no other client comes back at the same time.
         wait = delay(before + 1 - _SOON_TIMES, 1.0, first=_FIRST, longest=self._longest)
-        return max(min(self._longest, max(wait, asked or 0.0)), min(_MOST, _SHARE * took))
+        return max(min(self._longest, wait), asked or 0.0, min(_MOST, _SHARE * took))
 
     def partly(self, destfolderid: str) -> float:
         """Count that only some of a folder's look-ups were answered; return the seconds to wait.

@@ -51,6 +51,8 @@ class RootIdentity:
         self._context = context
         self._brake_control = BrakeControl(context.ledger, context.clock)
         self._agreed: set[str] = set()
+        self.agreed: set[int] = set()
+        """The positions of the mappings whose files a person agreed to be replaced by others that look alike."""
         # By large mapping: the rows whose files are looked at before each scan. A new sample reads all its rows.
         self._samples: dict[int, list[Known]] = {}
         self.elsewhere = False
@@ -156,7 +158,7 @@ class RootIdentity:
 
     def _other_content(self) -> _Problem | None:
         """Return the problem of the first mapped folder whose files look like the known ones and have other content."""
-        self._agreed = set()
+        self._agreed, self.agreed = set(), set()
         for position, mapping in enumerate(self._plan.mappings.all):
             different = self._compare(position, mapping)
             if different is None:
@@ -165,6 +167,7 @@ class RootIdentity:
             subject = f"{shown} with other content on {self._file_system(mapping)}"
             if self._brake_control.allowed(_KIND, subject, 1):
                 self._agreed.add(subject)
+                self.agreed.add(position)
                 continue
             detail = (
                 f"the files at {shown} have the names, sizes and times of those uploaded from there, and other content"

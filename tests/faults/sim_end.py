@@ -179,7 +179,8 @@ def _rests(simulation: "Simulation") -> bool:
         and not simulation.waits_for_sidecar(row)
         for row in _all(simulation)
     )
-    waits = len(simulation.site.settling) or simulation.site.brakes.pulled() or simulation.service.late
+    unread = simulation.site.context.ledger.versions.has_unread()
+    waits = unread or len(simulation.site.settling) or simulation.site.brakes.pulled() or simulation.service.late
     return not unrested and not waits
 
 

@@ -458,6 +458,11 @@ class Simulation:
         self.site.try_again()
         try:
             self.site.rescan.run()
+            wants_scan, read = False, 1
+            while read:
+                read, wants_scan = self.site.rescan.read_again()
+            if wants_scan:
+                self.site.rescan.run()
         except RootMissing:
             # A daemon scans again, and so does each run.
             self.note("  no root to scan")

@@ -352,7 +352,7 @@ def test_requested_redirect_is_not_followed(serve, connect, make_body, make_requ
     assert (outcome.answer, outcome.assetid) == (Answer.ACCEPTED, "A1")
 
 
-@pytest.mark.parametrize(
+_RETRY_AFTER = pytest.mark.parametrize(
     ("header", "seconds"),
     [
         ("30", 30.0),
@@ -362,6 +362,20 @@ def test_requested_redirect_is_not_followed(serve, connect, make_body, make_requ
         ("Fri, 01 Jan 2100 00:00:00 GMT", 3600.0),
     ],
 )
+
+
+@_RETRY_AFTER
+def test_retry_after_of_search_is_an_hour_at_most(serve, connect, wire_tools, header, seconds):
+    def script(conn):
+        wire_tools.request(conn)
+        conn.sendall(wire_tools.http(b"", "text/plain", "503 Busy", f"Retry-After: {header}"))
+
+    with pytest.raises(BadAnswer) as failure, connect(serve(script).port).search(SearchRequest(searchfor="a")):
+        pass
+    assert failure.value.retry_after == seconds
+
+
+@_RETRY_AFTER
 def test_retry_after_is_kept_up_to_an_hour(serve, connect, make_body, make_request, wire_tools, header, seconds):
     def script(conn):
         wire_tools.request(conn)

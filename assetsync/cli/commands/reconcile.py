@@ -46,6 +46,7 @@ KEYS = (
     "pending",
     "in_doubt",
     "blocked",
+    "checked_again",
     "in_sync",
     "dry_run",
 )
@@ -232,7 +233,12 @@ def _verdict(report: Report, *, only_look: bool) -> str:
 
 def _left(report: Report) -> list[str]:
     """Return the known reasons why the site is out of sync, with their counts."""
-    left = (("pending", report.pending), ("in doubt", report.in_doubt), ("blocked", report.blocked))
+    left = (
+        ("pending", report.pending),
+        ("in doubt", report.in_doubt),
+        ("blocked", report.blocked),
+        ("being checked again", report.checked_again),
+    )
     named = [f"{count:,} {name}" for name, count in left if count]
     named += [plural(report.braked, "brake")] * bool(report.braked)
     named += [not_there(report.missing)] * bool(report.missing)

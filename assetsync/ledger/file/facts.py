@@ -34,6 +34,9 @@ XMP_FIRST_SCAN = "xmp_first_scan"
 OUTLINE = "configuration"
 """The fact that holds what readers of the ledger need of the configuration, with its digest (`config.outline`)."""
 
+LOOK_ALIKES = "look_alikes"
+"""The fact that exists while more files are read again than may vanish at once, so that none of them is sent."""
+
 LAYOUT_LISTED = "mappings_listed"
 """The fact that holds the same of the configuration, before the files followed it."""
 

@@ -8,6 +8,7 @@ import sqlite3
 _MOST_NOTED = 50_000
 _COLUMNS = ("path", "wanted", "size", "mtime_ns", "ctime_ns", "inode", "destfolderid")
 _DIFFERS = " OR ".join(f"OLD.{name} IS NOT NEW.{name}" for name in _COLUMNS)
+_IS_CHECKED = "NEW.state = 'verified' AND NEW.reason IS NOT NULL"
 _WATCHED, _BOTH = ", ".join(_COLUMNS), " BEGIN SELECT invalidate(OLD.path), invalidate(NEW.path); END"
 # Temporary triggers, which belong to the connection and not to the file: any other tool may write to a ledger, and the
 # weekly full comparison then corrects the cache.
@@ -15,6 +16,8 @@ _TRIGGERS = (
     "CREATE TEMP TRIGGER invalidate_files_new AFTER INSERT ON main.files BEGIN SELECT invalidate(NEW.path); END",
     "CREATE TEMP TRIGGER invalidate_files_gone AFTER DELETE ON main.files BEGIN SELECT invalidate(OLD.path); END",
     f"CREATE TEMP TRIGGER invalidate_files AFTER UPDATE OF {_WATCHED} ON main.files WHEN {_DIFFERS}{_BOTH}",
+    # A file that is checked again may be as before by the next scan, which must see that.
+    f"CREATE TEMP TRIGGER invalidate_files_checked AFTER UPDATE OF reason ON main.files WHEN {_IS_CHECKED}{_BOTH}",
     "CREATE TEMP TRIGGER invalidate_sidecars_new AFTER INSERT ON main.sidecars BEGIN SELECT invalidate(NEW.path); END",
     "CREATE TEMP TRIGGER invalidate_sidecars_gone AFTER DELETE ON main.sidecars BEGIN SELECT invalidate(OLD.path); END",
     "CREATE TEMP TRIGGER invalidate_sidecars AFTER UPDATE ON main.sidecars BEGIN SELECT invalidate(NEW.path); END",

@@ -26,7 +26,7 @@ CREATE TABLE files (
     md5 TEXT,                 -- MD5 of the content; NULL while it is unknown
     state TEXT NOT NULL,      -- queued, sending, in_doubt, stored, verified or blocked; at rest superseded or gone
     wanted TEXT NOT NULL DEFAULT 'yes',  -- what the tree shows: yes, replaced, gone or unmapped; outside: sent by hand
-    reason TEXT,              -- stable word: why it is blocked, in doubt or waiting
+    reason TEXT,              -- stable word: why it is blocked, in doubt, waiting or checked again
     detail TEXT,              -- the same as a sentence for a person, with the next step
     folded_name TEXT NOT NULL,  -- name to be sent, without case: a folder has at most one open attempt of a name
     assetid TEXT,             -- id that the service assigned
@@ -539,6 +539,20 @@ ALTER TABLE attempts ADD COLUMN left_out TEXT;  -- metadata that was not sent, b
 def m026_left_out(db: sqlite_utils.Database) -> None:
     """Record with each upload what was left out of its metadata."""
     for statement in statements(_LEFT_OUT):
+        db.execute(statement)
+
+
+_CHECKED_AGAIN = """
+CREATE INDEX files_checked_again ON files (reason, due_at)
+    WHERE state = 'verified' AND wanted = 'yes' AND reason IS NOT NULL;
+CREATE INDEX files_without_sidecar ON files (inode) WHERE without_sidecar = 1;
+"""
+
+
+@migrations()
+def m027_checked_again(db: sqlite_utils.Database) -> None:
+    """Add indexes of the verified versions whose files are read again, and of those that need no sidecar."""
+    for statement in statements(_CHECKED_AGAIN):
         db.execute(statement)
 
 

@@ -16,6 +16,7 @@ from itertools import groupby
 
 import structlog
 
+from assetsync.core.backoff import WELL_WITHIN
 from assetsync.core.doubt import Judgement, Verdict, judge, unanswered, unless_moved
 from assetsync.core.doubt_grace import SLOW_GAP, Pace, Watch, longest_gap
 from assetsync.core.names import printable
@@ -167,7 +168,8 @@ class Resolver:
         different times would leave gaps in every grace of the folders that do get answers.
         """
         error = failure.error
-        look_at = self._clock.now() + self._folder_backoff.failed(destfolderid, error, is_passing=failure.is_passing)
+        wait = self._folder_backoff.failed(destfolderid, error, is_passing=failure.is_passing)
+        look_at = self._clock.now() + min(wait, WELL_WITHIN)
         own = [doubt.attempt.id for doubt in doubts]
         with_it = self._folder_backoff.keeps_failing(destfolderid)
         undecided = self._ledger.doubts.open_ones() if with_it else []

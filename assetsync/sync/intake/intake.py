@@ -1,11 +1,12 @@
 """Record in the ledger what looks at the tree find: whole scans, and looks at single paths.
 
 A scan and the ledger are merged as streams in the same order; an unchanged file costs one comparison. Vanished files
-are recorded only after a scan that reached its end, and after a second look at each of them. `core.settled` decides
-what a look means, and `sync.brakes` whether too much has vanished.
+are recorded only after a scan that reached its end, and after a second look at each of them. A verified file that only
+looks changed stays verified, and is read again. `core.settled` decides what a look means, and `sync.brakes` whether too
+much has vanished.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +19,9 @@ from assetsync.core.names import printable, sent_name
 from assetsync.core.settled import EMPTY, Change, compare, is_settled
 from assetsync.core.spaced_sample import SpacedSample
 from assetsync.core.states import Event
-from assetsync.errors import FileUnreadable, RootMissing
+from assetsync.errors import FileChanged, FileUnreadable, NotRegular, ReadStopped, RootMissing
+from assetsync.ledger.file.facts import LOOK_ALIKES
+from assetsync.ledger.rows import DIFFERS, TOUCHED
 from assetsync.ledger.versions import Known, NewVersion
 from assetsync.model import FileStat, Seen, State
 from assetsync.sync.context import Context
@@ -26,6 +29,7 @@ from assetsync.sync.intake.renames import Looks, Matched, Missing, Renames, has_
 from assetsync.sync.intake.scan_diff import ChangedFolders, ScanDiff
 from assetsync.sync.intake.settling import Settling
 from assetsync.sync.intake.sidecars import SidecarCache, SidecarDiff
+from assetsync.tree.body import digest
 from assetsync.tree.folder_digest import KnownFolders
 from assetsync.tree.scan_report import ScanReport
 
@@ -39,6 +43,12 @@ _MAYBE_UNSENT = (State.QUEUED, State.BLOCKED)
 """The states in which a file may never have had an asset."""
 
 _UNEXAMINED = 100
+
+_READ_SECONDS = 1.0
+"""Seconds after which `read_again` begins no other file: a scan may be due."""
+
+_LATER = 5.0
+"""Seconds until the next try to read a file that cannot be looked at now."""
 
 _NAMED = 5
 """The most files that a log line names."""
@@ -74,12 +84,13 @@ _PLANS = {
 class ScanResult:
     """The result of one scan; `to_send` counts the files that it queued (in a dry run: that it would queue).
 
-    `missing_by` counts the missing files by mapping, `unsent` those that never had an asset, which count for no brake
-    and no report. `missing` lists them all and the files that are no longer mapped, each kind up to `most_missing`,
-    which is no less than the brake allows; `missing_sample` has paths of all missing files that had an asset.
-    `taken_over` counts, by mapping, files that were unmapped for a while and had been sent to another folder of the
-    service before. `arrived` holds the new paths, and `matched` shows which of them are new names of missing files.
-    `vanished` counts the files that are gone, once that is decided.
+    `missing_by` counts the missing files by mapping, `new_by` those without a row, `unsent` those that never had an
+    asset, which count for no brake and no report. `missing` lists them all and the files that are no longer mapped,
+    each kind up to `most_missing`, which is no less than the brake allows; `missing_sample` has paths of all missing
+    files that had an asset. `taken_over` counts, by mapping, files that were unmapped for a while and had been sent to
+    another folder of the service before. `arrived` holds the new paths, and `matched` shows which of them are new names
+    of missing files. `vanished` counts the files that are gone, once that is decided. `look_alikes` counts by mapping
+    the files that are still to be read again; `replaced` holds those that were read and differ, which count as missing.
     """
 
     report: ScanReport
@@ -94,6 +105,9 @@ class ScanResult:
     missing_sample: SpacedSample[bytes] = field(default_factory=partial(SpacedSample[bytes], _SAMPLED))
     unsent: int = 0
     unmapped: int = 0
+    replaced: list[Missing] = field(default_factory=list)
+    look_alikes: Counter[int] = field(default_factory=Counter)
+    new_by: Counter[int] = field(default_factory=Counter)
     moved: int = 0
     taken_over: Counter[int] = field(default_factory=Counter)
     arrived: dict[bytes, Looks] = field(default_factory=dict)
@@ -108,7 +122,7 @@ class ScanResult:
         if self.matched.is_partial:
             return []
         counted = (one for one in self.missing if one.mapping is not None and one.had_asset)
-        return [one for one in counted if one.path not in self.matched.renamed]
+        return [*(one for one in counted if one.path not in self.matched.renamed), *self.replaced]
 
     @property
     def missing_count(self) -> int:
@@ -173,6 +187,11 @@ class Intake:
         self._folders = [mapping.destfolderid for mapping in plan.mappings.all]
         self._batch: list[NewVersion] = []
         self._remapped: list[tuple[int, str]] = []
+        # The ids of the versions whose files are read again, and of those whose files turned out to be as before.
+        self._touched: list[int] = []
+        self._as_before: list[tuple[int, bytes, FileStat]] = []
+        # The digests of files that look like missing ones: a brake makes the next scan ask again.
+        self._contents: dict[bytes, tuple[Looks, str | None]] = {}
         # In a dry run: called with each file that a run would queue.
         self._planned: Callable[[Planned], None] | None = None
         self.new_versions = 0
@@ -212,10 +231,12 @@ class Intake:
                 row = scan_diff.row(seen.path)
                 if row is not None and row.stat == seen.stat and row.destfolderid == self._folders[seen.mapping]:
                     result.unchanged += 1
+                    if row.is_checked_again:
+                        self._as_before.append((row.id, row.path, FileStat(*row.stat)))
                     continue
                 changed.note(seen.path)
                 self._take_in(seen, row, result)
-                if max(len(self._batch), len(self._remapped)) >= _BATCH:
+                if max(len(self._batch), len(self._remapped), len(self._touched), len(self._as_before)) >= _BATCH:
                     self._flush()
                     sidecar_diff.flush(dry_run=dry_run)
             scan_diff.finish(to_the_end=report.finished)
@@ -231,7 +252,7 @@ class Intake:
         """Record the missing files that are gone or no longer mapped; return the paths that are gone and not renamed.
 
         Called after a scan that reached its end. Paths that its report does not cover are skipped, and those that may
-        have been renamed.
+        have been renamed. Files in place of missing ones are queued, once no more of them is to be read.
         """
         gone: list[tuple[int, bytes]] = []
         unmapped: list[tuple[int, bytes]] = []
@@ -264,7 +285,27 @@ class Intake:
             fix = "their assets stay; `assetsync explain PATH` shows the rule; `!pattern` under `ignore` takes it back"
             log.warning("files are left out now that were sent before", count=result.unmapped, first=first, fix=fix)
         vanished = {one.path for one in result.not_renamed()}
-        return [path for _id, path in gone if path in vanished]
+        return [*(path for _id, path in gone if path in vanished), *self._queue_replaced(result)]
+
+    def _queue_replaced(self, result: ScanResult) -> list[bytes]:
+        """Queue the files that differ from verified ones and look like them; return their paths."""
+        if self._ledger.reports.fact(LOOK_ALIKES) is not None:
+            return []
+        paths = []
+        for one in result.replaced:
+            self._context.heartbeat.tick()
+            try:
+                found = self._tree.lstat(one.path)
+            except (FileUnreadable, RootMissing):
+                found = None
+            row = self._ledger.versions.current_of(one.path)
+            # The next scan decides about those that are gone by now.
+            if found is not None and row is not None and row.id == one.id:
+                self._batch.append(NewVersion(one.path, found, row.destfolderid, row.folded_name, row.id))
+                paths.append(one.path)
+        result.to_send += len(paths)
+        self._flush()
+        return paths
 
     def look_again(self, most: int | None = None) -> int:
         """Take the second look at up to `most` files that had not settled; return how many were queued."""
@@ -285,6 +326,7 @@ class Intake:
         finally:
             self._batch.clear()
             self._remapped.clear()
+            self._touched.clear()
             self.new_versions += result.new_versions
             self.renames.note(result.arrived)
         return result.to_send
@@ -313,7 +355,7 @@ class Intake:
         current = self._ledger.versions.current_of(path)
         known = None
         if current is not None:
-            known = Known(path, *current.stat, current.destfolderid, current.id, current.state)
+            known = Known(path, *current.stat, current.destfolderid, current.id, current.state, current.reason)
         self._take_in(Seen(path, *stat, mapping, False), known, result)
 
     def _mark(self) -> str:
@@ -328,6 +370,10 @@ class Intake:
         if change is Change.UNCHANGED or (change is Change.REMAPPED and self._keep_or_remap(seen, row, folder, result)):
             self.settling.forget(seen.path)
             return
+        if change is Change.TOUCHED and row is not None and row.state == State.VERIFIED and self._planned is None:
+            self._check_again(seen, stat, row, result)
+            return
+        result.new_by[seen.mapping] += row is None
         if row is None and has_room(result.arrived):
             result.arrived[seen.path] = Looks(stat.size, stat.mtime_ns, stat.inode)
         if row is None and self._has_asides and self._count_takeover(seen, stat, folder, result):
@@ -350,6 +396,101 @@ class Intake:
         name = sent_name(seen.path.rpartition(b"/")[2]).casefold()
         block = None if stat.size else EMPTY
         self._batch.append(NewVersion(seen.path, stat, folder, name, row.id if row else None, block))
+
+    def _check_again(self, seen: Seen, stat: FileStat, row: Known, result: ScanResult) -> None:
+        """Let a verified file whose ctime or inode alone changed be read again; count it if it was read and differs."""
+        self.settling.forget(seen.path)
+        if row.reason != DIFFERS or not self._ledger.versions.still_differs(row.id, stat):
+            if row.reason != TOUCHED:
+                self._touched.append(row.id)
+            result.look_alikes[seen.mapping] += 1
+            return
+        result.missing_by[seen.mapping] += 1
+        if result.missing_count <= self._rules.most_missing:
+            looks = Looks(row.size, row.mtime_ns, row.inode)
+            result.replaced.append(Missing(row.id, row.path, seen.mapping, looks))
+
+    def read_again(self) -> int:
+        """Read verified files that only look changed, for about a second; return the number of files that were read.
+
+        A file of the same content stays verified. Another one is queued, or counted by the next scan if more files are
+        read again than may vanish at once.
+        """
+        self._planned = None
+        now, until = self._clock.now(), self._clock.steady() + _READ_SECONDS
+        equal: list[tuple[int, bytes, FileStat]] = []
+        differing: list[tuple[int, FileStat]] = []
+        later, read = [], 0
+        for row in self._ledger.versions.to_read_again(now, _FEW):
+            try:
+                found, md5 = self._content(row.path, self._settle_of(row.path))
+            except (FileUnreadable, RootMissing):
+                found = None
+            except ReadStopped:
+                break
+            if found is None:
+                # A scan decides whether it is gone.
+                later.append(row.id)
+                continue
+            read += 1
+            if found[:2] == row.stat[:2] and md5 is not None and md5 == row.md5:
+                equal.append((row.id, row.path, found))
+            elif found[:2] == row.stat[:2] and md5 is not None and self._ledger.reports.fact(LOOK_ALIKES) is not None:
+                differing.append((row.id, found))
+            else:
+                # If it cannot be read, its turn in the queue shows that.
+                self._batch.append(NewVersion(row.path, found, row.destfolderid, row.folded_name, row.id))
+            if self._clock.steady() >= until:
+                break
+        self._ledger.versions.read_again(equal)
+        self._ledger.versions.read_later(later, now + _LATER)
+        self._ledger.versions.differ(differing)
+        self._flush()
+        return read
+
+    def prove_renames(self, result: ScanResult, alike: Sequence[tuple[Missing, bytes]]) -> None:
+        """Let only those new paths excuse a missing file that have its content. Raise ReadStopped.
+
+        `alike` holds missing files with new paths of their sizes and times, and other inodes.
+        """
+        known, self._contents = self._contents, {}
+        paths: defaultdict[str, list[bytes]] = defaultdict(list)
+        for _missing, path in alike:
+            looks = result.arrived[path]
+            if known.get(path, (None,))[0] != looks:
+                try:
+                    known[path] = looks, self._content(path)[1]
+                except (FileUnreadable, RootMissing):
+                    known[path] = looks, None
+            self._contents[path] = known[path]
+            paths[known[path][1] or ""].append(path)
+        renamed = {path: to for path, to in result.matched.renamed.items() if to not in self._contents}
+        for missing, _path in alike:
+            row = self._ledger.versions.current_of(missing.path)
+            if row is not None and row.md5 is not None and paths[row.md5]:
+                renamed[missing.path] = paths[row.md5].pop()
+        result.matched = result.matched._replace(renamed=renamed)
+
+    def _content(self, path: bytes, settle: float = 0.0) -> tuple[FileStat | None, str | None]:
+        """Return a file that has rested for `settle` seconds, and its MD5; None without one, or if it cannot be read.
+
+        Raise ReadStopped, FileUnreadable and RootMissing.
+        """
+        found = self._tree.lstat(path)
+        if found is None or 0 <= self._clock.now() - max(found.mtime_ns, found.ctime_ns) / 1e9 < settle:
+            return None, None
+        try:
+            with self._tree.open(path) as file:
+                return found, digest(file, found, stop=self._stop, tap=self._context.progress.hashed)
+        except (FileChanged, FileUnreadable, NotRegular):
+            return found, None
+
+    def _stop(self) -> bool:
+        return self._context.heartbeat.tick() or self._clock.wait(0)
+
+    def _settle_of(self, path: bytes) -> float:
+        mapping = self._plan.covers(path)
+        return 0.0 if mapping is None else self._rules.settles[mapping]
 
     def _count_takeover(self, seen: Seen, stat: FileStat, folder: str, result: ScanResult) -> bool:
         """Return whether a file that is mapped again, and was sent to another folder, must wait for a person."""
@@ -406,9 +547,13 @@ class Intake:
     def _flush(self) -> None:
         batch, self._batch = self._batch, []
         remapped, self._remapped = self._remapped, []
+        touched, self._touched = self._touched, []
+        as_before, self._as_before = self._as_before, []
         if self._planned is not None:
             return
         self._ledger.metadata_drift.remapped(remapped)
+        self._ledger.versions.check_again(touched, self._clock.now())
+        self._ledger.versions.read_again(as_before)
         if not batch:
             return
         left_out = set(self._ledger.versions.enqueue(batch, self._clock.now()))

@@ -36,6 +36,7 @@ def test_sync_is_exit_0_with_one_object(site):
         "pending": 0,
         "in_doubt": 0,
         "blocked": 0,
+        "checked_again": 0,
         "in_sync": True,
         "dry_run": False,
     }

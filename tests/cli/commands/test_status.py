@@ -45,6 +45,7 @@ KEYS = {
     "pending",
     "in_doubt",
     "blocked",
+    "checked_again",
     "waiting_for_sidecar",
     "bytes_verified",
     "states",

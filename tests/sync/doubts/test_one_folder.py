@@ -96,6 +96,18 @@ def test_unlistable_folder_obeys_retry_after(world):
     assert len(asked) == 2
 
 
+def test_unlistable_folder_waits_an_hour_at_most(world, clock):
+    """The first listing that is answered ends the wait."""
+    world.fail_for("F0", retry_after=3600.0)
+    world.scan()
+    world.send()
+    assert world.ledger.reports.holds(clock.now())["F0"].until == clock.now() + 3600
+    answer(world)
+    clock.advance(60)
+    world.site.folder_listing.try_held()
+    assert held(world) == []
+
+
 def test_failure_of_all_folders_pauses_site(world):
     world.fail_for(*FOLDERS, probes=True)
     world.scan()

@@ -72,9 +72,12 @@ def set_claim(world, **changes) -> None:
     world.ledger.set_fact(CLAIM, replace(claim_of(world), **changes).text())
 
 
-def test_second_site_scans_nothing(first, make_second):
-    second = make_second()
-    with pytest.raises(RootElsewhere, match=r"the site `hq` \(ledger .*ledger.db\) sends .*/root to folder F1, too"):
+@pytest.mark.parametrize("folder", ["F1", "f1"])
+def test_second_site_scans_nothing(first, make_second, folder):
+    second = make_second(folders=[{"path": ".", "destfolderid": folder}])
+    with pytest.raises(
+        RootElsewhere, match=rf"the site `hq` \(ledger .*ledger.db\) sends .*/root to folder {folder}, too"
+    ):
         second.scan()
     assert brakes(second) == ["twin"]
     assert second.states() == {}

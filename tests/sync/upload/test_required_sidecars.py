@@ -1,5 +1,7 @@
 """`sidecars: required`: a file waits for a sidecar of its own, and what ends the wait."""
 
+import os
+
 import pytest
 
 from assetsync.core.notices import Kind
@@ -78,6 +80,31 @@ def test_retry_without_sidecar_sends(strict):
     strict.send()
     assert strict.posted() == ["c.jpg"]
     assert strict.ask(SendWithoutSidecar((b"b",))) == "no file waits for its sidecar there"
+
+
+def renamed(path):
+    return path.rename(path.with_name("renamed.jpg"))
+
+
+@pytest.mark.parametrize("change", [lambda path: path.chmod(0o600), lambda path: os.utime(path, (1, 1)), renamed])
+@pytest.mark.parametrize("is_watched", [True, False])
+def test_release_survives_a_change_before_the_upload(strict, change, is_watched):
+    strict.ask(SendWithoutSidecar((b"a.jpg",)))
+    path = change(strict.root / "a.jpg") or strict.root / "a.jpg"
+    if is_watched:
+        strict.hint(path.name)
+    strict.scan_and_send()
+    assert strict.posted() == [path.name]
+
+
+def test_release_covers_no_other_file(strict):
+    strict.ask(SendWithoutSidecar((b"a.jpg",)))
+    strict.write("b.jpg", b"another")
+    strict.scan_and_send()
+    assert strict.posted() == ["a.jpg"]
+    strict.write("a.jpg", b"a later version")
+    strict.scan_and_send()
+    assert strict.posted() == ["a.jpg"]
 
 
 def test_waiting_file_is_not_read_again(strict, monkeypatch):

@@ -17,7 +17,8 @@ import pytest
 
 from assetsync.core.outcome import Reply
 from assetsync.errors import LedgerDamaged, LedgerError, RootMissing
-from assetsync.model import State, UploadRequest
+from assetsync.ledger.queue import Intent
+from assetsync.model import Answer, Outcome, Sent, SentExtent, State, UploadRequest
 from assetsync.sync.upload.queue import Step
 from assetsync.sync.upload.results import FOLDER_HOLD
 from tests.sync.conftest import chunked
@@ -503,6 +504,24 @@ def test_upload_under_way_ends_no_wait(make_world, clock):
     world.site.uploader.step()
     assert QUEUED in world.states().values()
     assert "F1" in world.ledger.reports.holds(clock.now())
+
+
+def test_later_accepted_upload_ends_the_wait(make_world, clock):
+    """It began after the service had asked to wait, as an upload by hand may."""
+    world = make_world()
+    for name in ("a", "b"):
+        world.write(name, name.encode())
+    world.service.script.append(Reply(429, retry_after=3600.0, is_delimited=True))
+    world.scan_and_send()
+    assert world.ledger.reports.holds(clock.now())["F1"].until == clock.now() + 3600
+    clock.advance(1)
+    row = next(world.row(name) for name in ("a", "b") if world.row(name).state == QUEUED)
+    name = row.path.decode()
+    intent = Intent(row.id, "F1", name, "boundary", row.stat, None, "", by_hand=True)
+    attempt = world.ledger.queue.begin(intent, clock.now())
+    sent = Sent(Outcome(Answer.ACCEPTED, assetid="A9"), SentExtent.ALL, 1, "")
+    world.ledger.attempt_results.accepted(attempt, row.id, sent, clock.now())
+    assert world.ledger.reports.holds(clock.now()) == {}
 
 
 def test_refused_key_pauses_and_blocks_nothing(world):
