@@ -16,20 +16,27 @@ from assetsync.cli.entry import NOT_IN_SYNC, OK, USAGE, run_as
 from assetsync.cli.output import coloured, note, write, write_json
 from assetsync.config.outline import Outline
 from assetsync.errors import AssetsyncError, ConfigError, LedgerDenied, LedgerMissing, UsageError
-from assetsync.ledger.file.database import holder_of
 from assetsync.ledger.reports import view_ledger
 from assetsync.status.document import as_object
 from assetsync.status.sentences import headline, page_address, page_taken
 from assetsync.status.site_status import Level, SiteStatus, read_status
 from assetsync.text import plural, printable, span
 
-_OLD = 26 * 3600.0
-"""Seconds after which the last scan is too old, as for the alert AssetsyncNoScan."""
-
 _LONG_STOP = 3600.0
 """Seconds after which a person should know that nothing could be sent."""
 
-_KEYS = ("level", "in_sync", "running", "verified", "pending", "in_doubt", "blocked", "page", "scan_age_seconds")
+_KEYS = (
+    "level",
+    "in_sync",
+    "running",
+    "not_running_since",
+    "verified",
+    "pending",
+    "in_doubt",
+    "blocked",
+    "page",
+    "scan_age_seconds",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +86,7 @@ def _is_stopped_for_long(status: SiteStatus) -> bool:
 
 def _lacks_scan(status: SiteStatus) -> bool:
     # The first scan of a large tree may run for long.
-    return not status.running if status.scan_age is None else status.scan_age > _OLD
+    return not status.running if status.scan_age is None else status.scan_age > status.late_after
 
 
 def sentence(status: SiteStatus) -> str:
@@ -169,7 +176,7 @@ def _mistakes(error: ConfigError) -> str:
 
 def _status(config: Outline) -> SiteStatus:
     with closing(view_ledger(config.ledger, site=config.site)) as ledger:
-        return read_status(config, ledger, time.time(), running=holder_of(ledger.store.path).sends)
+        return read_status(config, ledger, time.time())
 
 
 def _object(site: Site) -> dict[str, Any]:

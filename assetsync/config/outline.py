@@ -39,6 +39,7 @@ class Outline(NamedTuple):
     upload_url: str
     window: Window | None
     reads_back: bool
+    expected_every: float
 
     def record(self, digest: str) -> str:
         """Return the record of a configuration with this digest, as JSON."""

@@ -30,6 +30,7 @@ KEYS = {
     "verdict",
     "level",
     "running",
+    "not_running_since",
     "folders",
     "oldest_waiting",
     "hours",
@@ -353,7 +354,10 @@ def test_unreadable_lock_hides_nothing_else(site):
     lock.unlink()
     lock.symlink_to(site.folder / "nowhere")
     result = site.run("status")
-    assert (result.code, result.out.splitlines()[0]) == (0, "hq: 1 of 2 verified, 1 needs you.")
+    assert (result.code, result.out.splitlines()[0]) == (
+        0,
+        "hq: Action needed: unknown whether it runs. 1 of 2 verified, 1 needs you.",
+    )
     assert "it is unknown whether a process sends for this site: the lock of the ledger" in result.out
     assert "no process sends" not in result.out
     said = site.run("status", "--json").only
