@@ -28,6 +28,7 @@
     └── ServiceError               a call to the service got no usable answer
         ├── ServiceUnreachable     no answer: connection, TLS, name or time
         ├── KeyRefused             the service answered that the key is not valid
+        │   └── KeyRefusalCached   searches do, although the upload operation accepts the key
         ├── ServiceElsewhere       the service has a new address and shows none of the assets read back before
         ├── BadAnswer              an answer that is not in a form of the interface
         └── ServiceRefused         an error answer in the interface's form
@@ -205,6 +206,10 @@ class ServiceUnreachable(ServiceError):
 
 class KeyRefused(ServiceError):
     """The service answered that the API key is not valid (interface section 5)."""
+
+
+class KeyRefusalCached(KeyRefused):
+    """Searches refuse a key that the upload operation accepts: the service keeps an older refusal for up to a day."""
 
 
 class ServiceElsewhere(ServiceError):

@@ -142,14 +142,15 @@ class PageAddress(NamedTuple):
 class UploadAddress(NamedTuple):
     """The address for uploads: the number of uploads stored in all before its first use, and what a probe showed.
 
-    `account` is the service's account at the probe, "" before it. `detail` is why the address is wrong, "" if it is
-    right or unknown.
+    `account` is the service's account at the probe, "" before it, and `tried_at` its time. `detail` is why the address
+    is wrong, "" if it is right or unknown.
     """
 
     address: str
     uploads: int
     account: str = ""
     detail: str = ""
+    tried_at: float = 0.0
 
 
 class HeldUp(NamedTuple):

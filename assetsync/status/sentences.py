@@ -56,6 +56,7 @@ _BAR = 20
 
 _PAUSES = {
     "key_refused": "the service refuses the API key",
+    "key_cached": "searches still refuse the API key, which uploads accept",
     "unreachable": "the service cannot be reached",
     "unsent": "the service cannot be reached",
     "no_answer": "the service does not answer",

@@ -14,6 +14,7 @@ from assetsync.errors import OutOfResources
 from assetsync.ledger.runs import HeldUp, Pause, Unsettled
 from assetsync.log import redact
 from assetsync.sync.context import Context
+from assetsync.sync.folder_backoff import KEY_REFUSED
 from assetsync.sync.intake.settling import Settling
 from assetsync.sync.upload.circuit_breaker import CircuitBreaker, CircuitPause
 from assetsync.sync.upload.folder_listing import FolderListing
@@ -28,6 +29,8 @@ _QUIET = 30.0
 _GOES_ON = 120.0
 """Seconds after the start within which a pause of the same reason goes on from the process before."""
 _HELD_UP = {True: "uploads in doubt stop sending", False: "folders wait for their uploads in doubt"}
+_ENDS = {OutOfResources.REASON: "sending resumed", KEY_REFUSED: "the service accepts the API key"}
+"""What is logged at the end of a pause, by its reason."""
 _NO_MORE = {True: "uploads in doubt no longer stop sending", False: "no folder waits for its uploads in doubt"}
 
 
@@ -128,7 +131,7 @@ class RuntimeState:
     def _report_end(self, since: float, reason: str) -> None:
         if since != self._ended:
             self._ended = since
-            end = "sending resumed" if reason == OutOfResources.REASON else "the service answers again"
+            end = _ENDS.get(reason, "the service answers again")
             log.warning(end, after=round(self._clock.steady() - since, 1))
 
     def _recorded(self, pause: CircuitPause, ended: float | None = None) -> Pause:

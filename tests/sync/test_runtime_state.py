@@ -232,7 +232,7 @@ def test_each_pause_between_two_notes_has_one_end(world):
             for _ in range(2):
                 world.site.runtime_state.note()
             world.clock.advance(1)
-    assert [log["event"] for log in logs] == ["the service answers again"] * 2
+    assert [log["event"] for log in logs] == ["the service accepts the API key"] * 2
 
 
 def test_answered_check_at_exit_ends_the_pause(world):

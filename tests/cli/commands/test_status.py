@@ -233,6 +233,7 @@ def test_refused_key_is_shown_until_good_run(site):
         "hq: Action needed: the last run ended 0 s ago (the service refuses the API key). 0 of 1 verified, 1 pending."
     )
     assert "the service, since " in result.out
+    assert f"the service refuses the API key: write the right key into {site.key_file}, then " in result.out
     said = site.run("status", "--json").only
     assert (said["level"], said["paused"], said["ended_by"]["reason"]) == ("needs_you", None, "key_refused")
     site.key_file.write_text(key)
