@@ -41,6 +41,7 @@ into these errors where they arise, with `raise … from`. Logging them is left 
 
 import errno
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Self
 
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
@@ -231,6 +232,11 @@ class BadAnswer(ServiceError):
         self.retry_after = retry_after
         self.status = status
         super().__init__(message, hint=hint)
+
+    @property
+    def is_of_server(self) -> bool:
+        """Whether the HTTP status reports a failure of the server."""
+        return self.status is not None and self.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 class ServiceRefused(ServiceError):

@@ -24,6 +24,10 @@ NAMED = 5
 _MINUTE = 60.0
 
 
+ANSWERS_LOST = "answers to uploads are lost"
+"""The key of an outage in which uploads may arrive."""
+
+
 class Kind(StrEnum):
     """The subject of a notice; `event` in the delivered object."""
 
@@ -232,7 +236,8 @@ def _sentence(problem: Problem, new: int, names: tuple[str, ...], lasted: float)
             return f"a brake stops all uploads: {first}{more} (`assetsync status` shows what ends it)"
         case Kind.OUTAGE:
             long = f" for {_span(lasted)}" if lasted >= _MINUTE else ""
-            return f"nothing is sent{long}: {first}; {_TRIED_AGAIN} (assetsync check)"
+            what = ANSWERS_LOST if ANSWERS_LOST in problem.items else "nothing is sent"
+            return f"{what}{long}: {first}; {_TRIED_AGAIN} (assetsync check)"
         case Kind.TREE:
             noun = "path" if problem.count == 1 else "paths"
             again = "tried again every minute"

@@ -50,6 +50,9 @@ REFUSED_KEY = "the service refuses the API key"
 UPLOAD_ADDRESS_HELP = "correct service.upload_url: it is the address of the index file of your tenant"
 """The hint for an address for uploads at which something else answers."""
 
+SERVICE_FAILS_HELP = "the service fails: see its log, and the logs of proxies before it"
+"""The hint for a 5xx of an address that has stored uploads before."""
+
 MESSAGES = (
     # A wrong key: seen in the XML, and for search and index alike; with `redirectto` the message is "nosession". A key
     # that was refused once was still refused after it had become valid (cached for up to a day).

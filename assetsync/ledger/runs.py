@@ -94,13 +94,17 @@ class Run(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """Why and since when a process sends nothing, in which start of the ledger, and when it gave up, if it did."""
+    """Why and since when a process sends nothing, in which start of the ledger, and when it gave up, if it did.
+
+    `uploads`: if answers to uploads are lost, the number of uploads that were known to be stored when it began.
+    """
 
     start: int
     since: float
     reason: str
     detail: str
     ended: float | None = None
+    uploads: int | None = None
 
 
 DAEMON, PASS = "run", "reconcile"

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from assetsync.app import Site
 from assetsync.config.models import SiteConfig
-from assetsync.core.notices import AT_ONCE, DELAYS, KEPT, Delays, Kind, Notice, NoticeTracker, Problem
+from assetsync.core.notices import ANSWERS_LOST, AT_ONCE, DELAYS, KEPT, Delays, Kind, Notice, NoticeTracker, Problem
 from assetsync.errors import LedgerDamaged, LedgerError, LedgerUnwritable, ServiceError
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.ledger import Ledger
@@ -26,7 +26,7 @@ from assetsync.notify.channel import Channel, Command, Undelivered, encoded
 from assetsync.service.webhook import Webhook
 from assetsync.sync.folder_backoff import KEY_REFUSED
 from assetsync.sync.upload.circuit_breaker import CircuitPause
-from assetsync.text import moment, plural, printable, runnable
+from assetsync.text import files, moment, plural, printable, runnable
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +49,9 @@ def current_problems(
     reports = ledger.reports
     is_refused = pause is not None and pause.reason == KEY_REFUSED
     out = {} if pause is None or is_refused else {"outage": printable(pause.detail)}
-    since = {} if pause is None else {"outage": pause.since}
+    if pause is not None and pause.loses_answers:
+        out = {ANSWERS_LOST: printable(pause.detail)}
+    since = {} if pause is None else dict.fromkeys(out, pause.since)
     found = []
     # During any other pause it is unknown whether the key is accepted.
     known = pause is None or is_refused
@@ -73,6 +75,8 @@ def current_problems(
             folder: f"into folder {printable(folder)}: {printable(detail)}"
             for folder, detail in reports.unlisted().items()
         }
+        if ANSWERS_LOST in out and (arrived := ledger.arrived(ledger.runs.pause_at_hand())):
+            out[ANSWERS_LOST] = f"{files(arrived)} arrived since; {out[ANSWERS_LOST]}"
         found += [_named(Kind.OUTAGE, out | folders, since), *key]
     except LedgerDamaged:
         raise

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from assetsync.config.values import Listen
 from assetsync.core.brakes import cause_of, released_by
+from assetsync.core.notices import ANSWERS_LOST
 from assetsync.core.outcome import UPLOAD_ADDRESS_HELP
 from assetsync.core.read_back import NEVER_PROCESSED
 from assetsync.errors import OutOfResources
@@ -194,6 +195,8 @@ def why_paused(pause: Pause) -> str:
 
 def _paused(status: SiteStatus, pause: Pause) -> str:
     why = why_paused(pause)
+    if status.arrived is not None:
+        why = ANSWERS_LOST + f"; {files(status.arrived)} arrived" * bool(status.arrived)
     if status.paused is not None:
         return f"paused for {span(status.at - pause.since)} ({why})"
     ago = span(status.at - (pause.since if pause.ended is None else pause.ended))

@@ -128,7 +128,8 @@ class SiteStatus:
 
     `running`: whether a process holds the ledger; a guess if `unseen` has the reason why that is unknown.
     `last_holder`: the command that mirrored the site last. `late_after`: the seconds after which a scan, or a pass of
-    the timer, is late. `has_scanned`: whether that process has scanned the tree since its
+    the timer, is late. `arrived`: how many uploads arrived since a pause began in which answers to uploads are lost.
+    `has_scanned`: whether that process has scanned the tree since its
     start. `oldest`: the first queued of the versions that are queued, in
     flight, in doubt or stored. `paused`: why the running process sends nothing. `held_up`: the folders whose queued
     files wait until uploads in doubt are decided. `ended_by`: without a running process, the trouble that ended the
@@ -180,6 +181,7 @@ class SiteStatus:
     unseen: str | None = None
     last_holder: LastHolder | None = None
     late_after: float = _LATE_SECONDS
+    arrived: int | None = None
 
     @property
     def not_running_since(self) -> float | None:
@@ -356,6 +358,7 @@ def read_status(config: Outline, ledger: LedgerView, now: float, *, running: boo
         unseen=holder.unseen,
         last_holder=last_holder,
         late_after=_late_after(config, last_holder),
+        arrived=ledger.arrived(ledger.runs.pause_at_hand() if running else ledger.runs.pause()),
     )
 
 

@@ -70,6 +70,8 @@ class RuntimeState:
         self._inherited = self._runs.pause()
         # Since when, on the wall clock, a pause goes on that began at a steady time.
         self._goes_on_since: tuple[float, float] | None = None
+        # How many uploads were known to be stored when a pause, of which this is the begin, was first recorded.
+        self._stored: tuple[float, int] | None = None
         self._unsettled: Unsettled | None = None
         self._unsettled_at = 0.0
         self._scanning = False
@@ -138,7 +140,10 @@ class RuntimeState:
         since = self._clock.now() - (self._clock.steady() - pause.since)
         if self._goes_on_since is not None and self._goes_on_since[0] == pause.since:
             since = min(since, self._goes_on_since[1])
-        return Pause(self._start, since, pause.reason, redact(pause.detail), ended)
+        if self._stored is None or self._stored[0] != pause.since:
+            self._stored = pause.since, self._ledger.hourly_stats.total()
+        uploads = self._stored[1] if pause.loses_answers else None
+        return Pause(self._start, since, pause.reason, redact(pause.detail), ended, uploads)
 
     def _note_held_up(self) -> None:
         steady, before = self._clock.steady(), self._held_up

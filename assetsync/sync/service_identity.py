@@ -12,7 +12,8 @@ from contextlib import contextmanager
 
 import structlog
 
-from assetsync.errors import KeyRefusalCached, KeyRefused, ServiceElsewhere, ServiceError
+from assetsync.core.outcome import SERVICE_FAILS_HELP
+from assetsync.errors import BadAnswer, KeyRefusalCached, KeyRefused, ServiceElsewhere, ServiceError
 from assetsync.ledger.assets import INDEX_STOPPED, KnownAsset
 from assetsync.ledger.file.facts import SERVICE
 from assetsync.ledger.ledger import Ledger
@@ -114,7 +115,10 @@ class ServiceIdentity:
 
     @contextmanager
     def search(self, request: SearchRequest) -> Iterator[Iterator[Asset]]:
-        """Open one search. Raise as `make_sure` does, too, and KeyRefusalCached."""
+        """Open one search. Raise as `make_sure` does, too, and KeyRefusalCached.
+
+        A failure of a server that stored uploads before casts no doubt on the address.
+        """
         self.make_sure()
         try:
             with self._repeating.search(request) as assets:
@@ -124,6 +128,10 @@ class ServiceIdentity:
             if not self._only_probe_answered:
                 raise
             raise KeyRefusalCached(_CACHED) from error
+        except BadAnswer as error:
+            if error.is_of_server and self._ledger.has_sent_to(self._address):
+                error.hint = SERVICE_FAILS_HELP
+            raise
 
     def index(self, assetids: Sequence[str]) -> str:
         """Request indexing. Raise as `make_sure` does, too."""
