@@ -43,7 +43,8 @@ _KEYS = (
 class Site:
     """A configuration of this server with its status, or with the reason why the status cannot be read.
 
-    `owner` is the user who may read the ledger, if this user may not.
+    `error` beside a status has the mistakes of a configuration whose process goes on with the old one. `owner` is the
+    user who may read the ledger, if this user may not.
     """
 
     file: Path
@@ -54,14 +55,14 @@ class Site:
     @property
     def needs_person(self) -> bool | None:
         """Whether a person is needed; None if the status cannot be read."""
-        return None if self.status is None else needs_person(self.status)
+        return None if self.status is None else bool(self.error) or needs_person(self.status)
 
     @property
     def rank(self) -> int:
         """The place among the sites: the worst come first."""
         if self.status is None:
             return 0
-        if needs_person(self.status):
+        if self.needs_person:
             return 1
         if self.status.level is not Level.IN_SYNC:
             return 2
@@ -144,11 +145,16 @@ def _sites() -> Iterator[Site]:
         except ConfigError as error:
             if _belongs_to_others(file):
                 note(f"{printable(str(file))} is left out: it has none of the keys of a configuration")
-            else:
-                yield Site(file, None, _mistakes(error))
-            continue
+                continue
+            mistakes, outline = _mistakes(error), options.outline_in_use(file)
+            if outline is None:
+                yield Site(file, None, mistakes)
+                continue
+            config = outline
+        else:
+            mistakes = ""
         try:
-            yield Site(file, _status(config))
+            yield Site(file, _status(config), mistakes)
         except LedgerMissing:
             yield Site(file, None, f"never started: there is no ledger at {config.ledger}")
         except AssetsyncError as error:
@@ -201,6 +207,8 @@ def _lines(sites: list[Site]) -> Iterator[str]:
     width, room = max(map(len, names)), max(map(len, pages))
     for site, name, page in zip(sites, names, pages, strict=True):
         said = site.error if site.status is None else sentence(site.status)
+        if site.error and site.status is not None:
+            said = f"{site.error}; a process goes on with the old configuration: {said}"
         yield f"{coloured(f'{name:<{width}}', _COLOURS[site.rank])}  {page:<{room}}  {printable(said)}"
     owners = {site.owner for site in sites if site.owner is not None}
     for owner in sorted(owners):

@@ -160,6 +160,29 @@ def test_hour_stopped_by_doubts_needs_a_person(world, minutes, everything, needs
     assert needs_person(replace(status, held_up=held_up)) is needs
 
 
+@pytest.mark.parametrize("mistake", ["setle: 5s\n", "folders: [\n"])
+def test_broken_configuration_shows_its_daemon(server, site, mistake):
+    """A daemon goes on with the old configuration: both are shown, the status and the mistakes."""
+    site.write("a.jpg")
+    path = install(server, site, "calm")
+    with (server.folder / "calm.yaml").open("a") as file:
+        file.write(mistake)
+    assert server("--site", "calm")[:2] == (2, ""), "no daemon has anything to go on with"
+    with closing(open_ledger(path)):
+        code, out, err = server("--site", "calm")
+        assert (code, out.startswith("calm: in sync")) == (2, True)
+        assert "a process goes on with the old configuration, because this one has mistakes" in err
+        assert "calm.yaml, line " in err
+        assert server("--brief")[0] == 2
+        assert json.loads(server("--json")[1])["verified"] == 1
+        every = server("--all")[1]
+        assert "has mistakes: " in every
+        assert "goes on with the old configuration: in sync" in every
+        assert server("--all", "--brief")[:2] == (1, "1 site: 1 in need of a person (calm)\n")
+        row = json.loads(server("--all", "--json")[1])
+        assert (row["needs_you"], row["verified"], "has mistakes" in row["detail"]) == (True, 1, True)
+
+
 def held_last(path, command, hours, timer=None):
     with closing(open_ledger(path)) as ledger:
         ledger.runs.note_holder(LastHolder(command, time.time() - hours * 3600, timer))

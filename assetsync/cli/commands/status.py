@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from assetsync.cli.entry import OK
-from assetsync.cli.options import with_json, with_outline_or_all
+from assetsync.cli.options import raise_mistakes, with_json, with_outline_or_all
 from assetsync.cli.output import coloured, write, write_json
 from assetsync.cli.overview import brief_code, sentence, show_all
 from assetsync.config.outline import Outline
@@ -81,6 +81,7 @@ def command(config: Outline | None, *, as_json: bool, watch: bool, brief: bool) 
         return show_all(as_json=as_json, brief=brief)
     if watch:
         _watch(config, as_json=as_json)
+        raise_mistakes()
         return OK
     status = _look(config)
     if as_json:
@@ -90,6 +91,7 @@ def command(config: Outline | None, *, as_json: bool, watch: bool, brief: bool) 
     else:
         for line in _painted(status, _lines(status)):
             write(line)
+    raise_mistakes()
     return brief_code(status) if brief else OK
 
 
