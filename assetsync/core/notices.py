@@ -12,6 +12,8 @@ from enum import StrEnum
 
 from pydantic import TypeAdapter, ValidationError
 
+from assetsync.core.outcome import ANSWERS_LOST
+
 APART = 15 * 60.0
 """Seconds between two notices about the begin or the growth of a kind."""
 
@@ -22,10 +24,6 @@ NAMED = 5
 """Most items that a notice names."""
 
 _MINUTE = 60.0
-
-
-ANSWERS_LOST = "answers to uploads are lost"
-"""The key of an outage in which uploads may arrive."""
 
 
 class Kind(StrEnum):

@@ -47,6 +47,9 @@ def _starts(pattern: str) -> re.Pattern[str]:
 REFUSED_KEY = "the service refuses the API key"
 """The sentence about a refused key, without what helps: `config.key.key_help` names the file of the key."""
 
+ANSWERS_LOST = "answers to uploads are lost"
+"""What a pause is, while searches are answered and uploads may arrive; also the key of its notice."""
+
 UPLOAD_ADDRESS_HELP = "correct service.upload_url: it is the address of the index file of your tenant"
 """The hint for an address for uploads at which something else answers."""
 

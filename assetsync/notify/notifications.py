@@ -14,7 +14,8 @@ from pydantic import SecretStr
 
 from assetsync.app import Site
 from assetsync.config.models import SiteConfig
-from assetsync.core.notices import ANSWERS_LOST, AT_ONCE, DELAYS, KEPT, Delays, Kind, Notice, NoticeTracker, Problem
+from assetsync.core.notices import AT_ONCE, DELAYS, KEPT, Delays, Kind, Notice, NoticeTracker, Problem
+from assetsync.core.outcome import ANSWERS_LOST
 from assetsync.errors import LedgerDamaged, LedgerError, LedgerUnwritable, ServiceError
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.ledger import Ledger

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from assetsync.config.values import Listen
 from assetsync.core.brakes import cause_of, released_by
-from assetsync.core.notices import ANSWERS_LOST
-from assetsync.core.outcome import UPLOAD_ADDRESS_HELP
+from assetsync.core.outcome import ANSWERS_LOST, UPLOAD_ADDRESS_HELP
 from assetsync.core.read_back import NEVER_PROCESSED
 from assetsync.errors import OutOfResources
 from assetsync.ledger.metadata_drift import drift_of
