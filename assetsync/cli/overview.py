@@ -91,8 +91,8 @@ def _lacks_scan(status: SiteStatus) -> bool:
 
 
 def sentence(status: SiteStatus) -> str:
-    """Return the headline, with what else a person must know: an old scan, or a page that cannot be shown."""
-    more = [taken] if (taken := page_taken(status)) is not None else []
+    """Return the headline, with what else a person must know: an old scan, an unreadable lock, or a page not shown."""
+    more = [text for text in (status.unseen, page_taken(status)) if text is not None]
     if status.scan_age is not None and _lacks_scan(status):
         more.insert(0, f"no scan for {span(status.scan_age)}")
     said, rest = headline(status), "; ".join(more)

@@ -48,22 +48,23 @@ class UploadAddressCheck:
             # Without a record, an earlier release accepted what was uploaded, at this address as far as is known.
             known = UploadAddress(self._address, 0 if known is None else uploads)
             runs.note_upload_address(known)
+        was_accepted = uploads > known.uploads
         if is_key_due:
             self._key_due = self._clock.steady() + _DAY
             was_tried = known.account == self._service.account and 0 <= self._clock.now() - known.tried_at < _SOON
             if not was_tried:
-                self._probe(known)
+                self._probe(known, is_proven=was_accepted)
             return
-        was_accepted = uploads > known.uploads
         self._is_over = was_accepted or self._ledger.doubts.count() > 0
         if self._is_over and not was_accepted and known.account != self._service.account:
-            self._probe(known)
+            self._probe(known, is_proven=False)
 
-    def _probe(self, known: UploadAddress) -> None:
+    def _probe(self, known: UploadAddress, *, is_proven: bool) -> None:
+        """Probe the address; `is_proven`: it has stored an upload, so that only the answer of its operation counts."""
         probe = self._service.probe_uploads()
         if probe.key_refused:
             raise KeyRefused(probe.detail)
-        if probe.is_right is None:
+        if probe.is_right is None or (is_proven and not probe.is_right):
             return
         detail = "" if probe.is_right else not_the_upload_address(self._address, probe.detail)
         found = known._replace(account=self._service.account, detail=detail, tried_at=self._clock.now())

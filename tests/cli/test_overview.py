@@ -276,7 +276,7 @@ def test_unreadable_lock_needs_a_person(server, site):
     lock.unlink()
     lock.symlink_to(site.folder / "nowhere")
     code, out, _ = server("--brief")
-    assert (code, "Action needed: unknown whether it runs. 1 of 1 verified" in out) == (1, True)
+    assert (code, "Action needed: unknown whether it runs. 1 of 1 verified. The lock of the ledger" in out) == (1, True)
     row = json.loads(server("--all", "--json")[1])
     assert (row["running"], row["in_sync"], row["needs_you"]) == (None, False, True)
     assert "the lock of the ledger" in server()[1]

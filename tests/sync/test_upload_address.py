@@ -1,6 +1,7 @@
 """The probe of the address for uploads: when it is made, and what is recorded of it."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from assetsync.errors import KeyRefused
 from assetsync.model import AddressProbe
@@ -167,3 +168,15 @@ def test_wrong_address_is_reported_at_the_start(world):
     world.service.probed = WRONG
     step(world, tries_key=True)
     assert status(world).wrong_address is not None
+
+
+def test_failing_probe_makes_no_used_address_wrong(world):
+    """What answers there for now, such as a page of a proxy, does not outweigh an upload that was stored."""
+    world.write("a", b"1")
+    world.scan()
+    step(world)
+    world.live(5)
+    world.service.probed = WRONG
+    with capture_logs() as logs:
+        step(world, tries_key=True)
+    assert (world.service.probes, logs) == (1, [])
