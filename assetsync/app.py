@@ -294,7 +294,7 @@ def build(
         config=config,
         context=context,
         service_identity=service_identity,
-        upload_address_check=UploadAddressCheck(service_identity, ledger, config.service.upload_url),
+        upload_address_check=UploadAddressCheck(service_identity, ledger, clock, config.service.upload_url),
         plan=plan,
         settling=settling,
         intake=intake,

@@ -28,6 +28,7 @@
     └── ServiceError               a call to the service got no usable answer
         ├── ServiceUnreachable     no answer: connection, TLS, name or time
         ├── KeyRefused             the service answered that the key is not valid
+        │   └── KeyRefusalCached   searches do, although the upload operation accepts the key
         ├── ServiceElsewhere       the service has a new address and shows none of the assets read back before
         ├── BadAnswer              an answer that is not in a form of the interface
         └── ServiceRefused         an error answer in the interface's form
@@ -40,6 +41,7 @@ into these errors where they arise, with `raise … from`. Logging them is left 
 
 import errno
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Self
 
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
@@ -207,6 +209,10 @@ class KeyRefused(ServiceError):
     """The service answered that the API key is not valid (interface section 5)."""
 
 
+class KeyRefusalCached(KeyRefused):
+    """Searches refuse a key that the upload operation accepts: the service keeps an older refusal for up to a day."""
+
+
 class ServiceElsewhere(ServiceError):
     """The service has another address than before and shows none of our assets; a brake asks whether it is intended.
 
@@ -226,6 +232,11 @@ class BadAnswer(ServiceError):
         self.retry_after = retry_after
         self.status = status
         super().__init__(message, hint=hint)
+
+    @property
+    def is_of_server(self) -> bool:
+        """Whether the HTTP status reports a failure of the server."""
+        return self.status is not None and self.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 class ServiceRefused(ServiceError):

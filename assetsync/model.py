@@ -322,11 +322,12 @@ class AddressProbe:
     """What a form without a file showed of an address for uploads.
 
     `is_right` is True if the upload operation answered, False if something else did, and None if nothing is proven.
-    `detail` is a sentence about the answer that proves an address wrong.
+    `detail` is a sentence about the answer that proves an address wrong, or about the key if it was refused.
     """
 
     is_right: bool | None = None
     detail: str = ""
+    key_refused: bool = False
 
 
 class Searches(Protocol):

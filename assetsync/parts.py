@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
+from assetsync.config.key import key_help
 from assetsync.config.models import SiteConfig, mappings
 from assetsync.core.mapping import Mappings, Plan
 from assetsync.errors import RootMissing
@@ -48,6 +49,7 @@ def make_service(config: SiteConfig, key: SecretStr) -> "HttpService":
             connect_timeout=service.connect_timeout,
             read_timeout=service.read_timeout,
             folders=tuple(mapping.destfolderid for mapping in mappings(config)),
+            key_help=key_help(config, os.environ),
         )
     )
 

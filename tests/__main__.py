@@ -56,6 +56,9 @@ def passes(name: str) -> bool:
 
 
 def main() -> int:
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        print(__doc__)
+        return 0
     # The types are checked beside pytest: they need one core, and the workers of pytest begin with little to do.
     with ThreadPoolExecutor(len(CHECKS)) as beside:
         results = dict(zip(CHECKS, beside.map(passes, CHECKS), strict=True))

@@ -141,7 +141,7 @@ def test_omitted_settings_have_defaults(make_config):
             "unprocessed_after": 21600.0,
         },
         "brake": {"max_new_files": 50000, "max_vanished": 10000, "max_vanished_share": 0.5},
-        "status": {"listen": Listen("127.0.0.1", 9464)},
+        "status": {"listen": Listen("127.0.0.1", 9464), "expected_every": 93_600.0},
         "log": {"format": "auto", "level": "info"},
         "notify": {"webhook": None, "command": None},
     }

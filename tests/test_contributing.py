@@ -1,6 +1,8 @@
 """The pages for contributors name every module, folder of tests and reason, and nothing that does not exist."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -123,3 +125,11 @@ def test_pull_request_form_states_the_one_rule():
     rule = "an upload sent twice is two assets, for ever"
     assert rule in CONTRIBUTING
     assert rule in (ROOT / ".github/PULL_REQUEST_TEMPLATE.md").read_text("utf-8")
+
+
+def test_help_of_the_checks_runs_none():
+    done = subprocess.run(
+        [sys.executable, "-m", "tests", "--help"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=20
+    )
+    assert "`python -m tests --quick`" in done.stdout
+    assert "== " not in done.stdout

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assetsync.cli.output import LISTED
+from assetsync.cli.output import LISTED, note
 from assetsync.config.outline import Outline, digest_of, ledger_named, may_hold_key
 from assetsync.config.source import read_configuration
 from assetsync.config.values import duration
-from assetsync.errors import LedgerError, LedgerMissing, UsageError
+from assetsync.errors import ConfigError, LedgerError, LedgerMissing, UsageError
+from assetsync.ledger.file.database import holder_of
 from assetsync.ledger.file.facts import OUTLINE
+from assetsync.ledger.file.ledger_files import real
 from assetsync.ledger.reports import LedgerView, view_ledger
 from assetsync.text import name_configuration, printable
 
@@ -40,6 +42,7 @@ UNITS = (Path("/etc/systemd/system"), Path("/usr/lib/systemd/system"))
 CONFIG_VARIABLE = "ASSETSYNC_CONFIG"
 _SITE = "assetsync.site"
 _ALL = "assetsync.all"
+_MISTAKES = "assetsync.mistakes"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
@@ -144,6 +147,20 @@ def read_outline(path: Path, environ: Mapping[str, str]) -> Outline:
     return parse_config(data, str(path), environ).outline
 
 
+def outline_in_use(path: Path) -> Outline | None:
+    """Return the outline with which a process goes on that holds the ledger which a broken configuration names.
+
+    Return None if no process does, or if the configuration cannot be read or names no ledger.
+    """
+    with suppress(ConfigError, LedgerError, OSError):
+        ledger = ledger_named(read_configuration(path))
+        if ledger is not None and holder_of(real(ledger)).sends:
+            with closing(view_ledger(ledger)) as view:
+                record = view.reports.fact(OUTLINE)
+                return None if record is None else Outline.recorded(record, None)
+    return None
+
+
 def _read_outline(ctx: click.Context, param: click.Parameter, value: Path | None) -> Outline:
     return read_outline(_path(ctx, param, value), os.environ)
 
@@ -154,10 +171,26 @@ def _note_all(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
 
 def _read_unless_all(ctx: click.Context, param: click.Parameter, value: Path | None) -> Outline | None:
     if not ctx.meta[_ALL]:
-        return _read_outline(ctx, param, value)
+        path = _path(ctx, param, value)
+        try:
+            return read_outline(path, os.environ)
+        except ConfigError as error:
+            ctx.meta[_MISTAKES] = error
+            outline = outline_in_use(path)
+            if outline is None:
+                raise
+            return outline
     if value is not None or ctx.meta.get(_SITE) is not None:
         raise click.UsageError("--all shows every site: leave out --config and --site")
     return None
+
+
+def raise_mistakes() -> None:
+    """Raise the ConfigError of the configuration in whose place this command shows the one in use, if it has any."""
+    error: ConfigError | None = click.get_current_context().meta.get(_MISTAKES)
+    if error is not None:
+        note("a process goes on with the old configuration, because this one has mistakes:")
+        raise error
 
 
 def _with_site(name: str, callback: Callable[[click.Context, click.Parameter, Path | None], object]) -> Decorator:
@@ -189,7 +222,11 @@ with_outline = _with_site("config", _read_outline)
 
 
 def with_outline_or_all(command_function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the same options and `--all`, with which the outline is None: the command reads all of the server."""
+    """Add the same options and `--all`, with which the outline is None: the command reads all of the server.
+
+    In place of a broken configuration, the command gets the outline that a process goes on with; `raise_mistakes` then
+    reports the mistakes.
+    """
     every = click.option(
         "--all",
         is_flag=True,

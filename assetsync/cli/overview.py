@@ -16,27 +16,35 @@ from assetsync.cli.entry import NOT_IN_SYNC, OK, USAGE, run_as
 from assetsync.cli.output import coloured, note, write, write_json
 from assetsync.config.outline import Outline
 from assetsync.errors import AssetsyncError, ConfigError, LedgerDenied, LedgerMissing, UsageError
-from assetsync.ledger.file.database import holder_of
 from assetsync.ledger.reports import view_ledger
 from assetsync.status.document import as_object
 from assetsync.status.sentences import headline, page_address, page_taken
 from assetsync.status.site_status import Level, SiteStatus, read_status
 from assetsync.text import plural, printable, span
 
-_OLD = 26 * 3600.0
-"""Seconds after which the last scan is too old, as for the alert AssetsyncNoScan."""
-
 _LONG_STOP = 3600.0
 """Seconds after which a person should know that nothing could be sent."""
 
-_KEYS = ("level", "in_sync", "running", "verified", "pending", "in_doubt", "blocked", "page", "scan_age_seconds")
+_KEYS = (
+    "level",
+    "in_sync",
+    "running",
+    "not_running_since",
+    "verified",
+    "pending",
+    "in_doubt",
+    "blocked",
+    "page",
+    "scan_age_seconds",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
     """A configuration of this server with its status, or with the reason why the status cannot be read.
 
-    `owner` is the user who may read the ledger, if this user may not.
+    `error` beside a status has the mistakes of a configuration whose process goes on with the old one. `owner` is the
+    user who may read the ledger, if this user may not.
     """
 
     file: Path
@@ -47,14 +55,14 @@ class Site:
     @property
     def needs_person(self) -> bool | None:
         """Whether a person is needed; None if the status cannot be read."""
-        return None if self.status is None else needs_person(self.status)
+        return None if self.status is None else bool(self.error) or needs_person(self.status)
 
     @property
     def rank(self) -> int:
         """The place among the sites: the worst come first."""
         if self.status is None:
             return 0
-        if needs_person(self.status):
+        if self.needs_person:
             return 1
         if self.status.level is not Level.IN_SYNC:
             return 2
@@ -79,12 +87,12 @@ def _is_stopped_for_long(status: SiteStatus) -> bool:
 
 def _lacks_scan(status: SiteStatus) -> bool:
     # The first scan of a large tree may run for long.
-    return not status.running if status.scan_age is None else status.scan_age > _OLD
+    return not status.running if status.scan_age is None else status.scan_age > status.late_after
 
 
 def sentence(status: SiteStatus) -> str:
-    """Return the headline, with what else a person must know: an old scan, or a page that cannot be shown."""
-    more = [taken] if (taken := page_taken(status)) is not None else []
+    """Return the headline, with what else a person must know: an old scan, an unreadable lock, or a page not shown."""
+    more = [text for text in (status.unseen, page_taken(status)) if text is not None]
     if status.scan_age is not None and _lacks_scan(status):
         more.insert(0, f"no scan for {span(status.scan_age)}")
     said, rest = headline(status), "; ".join(more)
@@ -137,11 +145,16 @@ def _sites() -> Iterator[Site]:
         except ConfigError as error:
             if _belongs_to_others(file):
                 note(f"{printable(str(file))} is left out: it has none of the keys of a configuration")
-            else:
-                yield Site(file, None, _mistakes(error))
-            continue
+                continue
+            mistakes, outline = _mistakes(error), options.outline_in_use(file)
+            if outline is None:
+                yield Site(file, None, mistakes)
+                continue
+            config = outline
+        else:
+            mistakes = ""
         try:
-            yield Site(file, _status(config))
+            yield Site(file, _status(config), mistakes)
         except LedgerMissing:
             yield Site(file, None, f"never started: there is no ledger at {config.ledger}")
         except AssetsyncError as error:
@@ -169,7 +182,7 @@ def _mistakes(error: ConfigError) -> str:
 
 def _status(config: Outline) -> SiteStatus:
     with closing(view_ledger(config.ledger, site=config.site)) as ledger:
-        return read_status(config, ledger, time.time(), running=holder_of(ledger.store.path).sends)
+        return read_status(config, ledger, time.time())
 
 
 def _object(site: Site) -> dict[str, Any]:
@@ -194,6 +207,8 @@ def _lines(sites: list[Site]) -> Iterator[str]:
     width, room = max(map(len, names)), max(map(len, pages))
     for site, name, page in zip(sites, names, pages, strict=True):
         said = site.error if site.status is None else sentence(site.status)
+        if site.error and site.status is not None:
+            said = f"{site.error}; a process goes on with the old configuration: {said}"
         yield f"{coloured(f'{name:<{width}}', _COLOURS[site.rank])}  {page:<{room}}  {printable(said)}"
     owners = {site.owner for site in sites if site.owner is not None}
     for owner in sorted(owners):

@@ -17,7 +17,7 @@ from assetsync.config.models import SiteConfig
 from assetsync.config.source import KEY_VARIABLE, read_source
 from assetsync.config.values import is_inside
 from assetsync.errors import ConfigError
-from assetsync.text import user_name
+from assetsync.text import printable, user_name
 
 _CREDENTIALS_VARIABLE = "CREDENTIALS_DIRECTORY"
 _CREDENTIAL = "api_key"
@@ -70,6 +70,18 @@ def key_file(config: SiteConfig, environ: Mapping[str, str]) -> Path | None:
     beside = _beside(config)
     given = KEY_VARIABLE in environ or _credential(environ) is not None
     return None if given or beside is None or not beside.exists() else beside
+
+
+def key_help(config: SiteConfig, environ: Mapping[str, str]) -> str:
+    """Return what helps if the service refuses the key; it names the file of the key.
+
+    It advises a restart, not a reload: systemd reads the file of a credential only at a start. The service caches a
+    refusal for up to a day (observed).
+    """
+    beside = None if KEY_VARIABLE in environ else _beside(config)
+    place = config.service.api_key_file or beside or f"${KEY_VARIABLE}"
+    restart = f"write the right key into {printable(str(place))}, then `systemctl restart assetsync@SITE`"
+    return f"{restart}; a key that was tried before it was valid may stay refused for a day"
 
 
 def _beside(config: SiteConfig) -> Path | None:

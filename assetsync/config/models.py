@@ -380,9 +380,10 @@ class Brake(Section):
 
 
 class Status(Section):
-    """The status page and the metrics."""
+    """The status page and the metrics, and how often the timer is expected to run a pass."""
 
     listen: Address | None = Listen("127.0.0.1", 9464)
+    expected_every: SomeTime = 93_600.0
 
 
 class Log(Section):
@@ -447,6 +448,7 @@ class SiteConfig(Section):
             upload_url=self.service.upload_url,
             window=self.upload.window,
             reads_back=self.schedule.reads_back,
+            expected_every=self.status.expected_every,
         )
 
     @model_validator(mode="before")

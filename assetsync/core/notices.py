@@ -12,6 +12,8 @@ from enum import StrEnum
 
 from pydantic import TypeAdapter, ValidationError
 
+from assetsync.core.outcome import ANSWERS_LOST
+
 APART = 15 * 60.0
 """Seconds between two notices about the begin or the growth of a kind."""
 
@@ -30,6 +32,7 @@ class Kind(StrEnum):
     BLOCKED = "blocked"
     BRAKE = "brake"
     OUTAGE = "outage"
+    KEY_REFUSED = "key_refused"
     DOUBTS = "doubts"
     INDEX_STOPPED = "index_stopped"
     TREE = "tree"
@@ -40,7 +43,7 @@ class Kind(StrEnum):
     TEST = "test"
 
 
-_RECURRING = frozenset({Kind.OUTAGE, Kind.DOUBTS, Kind.LEDGER, Kind.ENDED})
+_RECURRING = frozenset({Kind.OUTAGE, Kind.KEY_REFUSED, Kind.DOUBTS, Kind.LEDGER, Kind.ENDED})
 """The kinds that may begin again a moment after they ended. The others end by a scan or by a person's act."""
 
 
@@ -194,6 +197,7 @@ _OVER = {
     Kind.BLOCKED: "no file is blocked any longer",
     Kind.BRAKE: "uploads are no longer stopped by a brake",
     Kind.OUTAGE: "the service answers again, after {after}",
+    Kind.KEY_REFUSED: "the service accepts the API key, after {after}",
     Kind.DOUBTS: "uploads in doubt no longer stop sending, after {after}",
     Kind.INDEX_STOPPED: "indexing is no longer stopped: it is switched off, or is tried again",
     Kind.SIDECARS: "no file has waited long for its sidecar",
@@ -207,11 +211,21 @@ _OVER = {
 _TRIED_AGAIN = "tried again at least every minute, and sending then resumes"
 
 
+_BEGUN = {
+    Kind.KEY_REFUSED: "nothing is sent: {}",
+    Kind.DOUBTS: "uploads in doubt stop sending: {} (assetsync doubt list)",
+    Kind.INDEX_STOPPED: "indexing has stopped: {}",
+}
+"""The sentences about kinds that have a single item."""
+
+
 def _sentence(problem: Problem, new: int, names: tuple[str, ...], lasted: float) -> str:
     first = "; ".join(names)
     more = f"; and {new - len(names):,} more" if new > len(names) else ""
     named = f": {first}{more}" if names else ""
     fresh = f", {new:,} of them new" if new != problem.count else ""
+    if problem.kind in _BEGUN:
+        return _BEGUN[problem.kind].format(first)
     match problem.kind:
         case Kind.BLOCKED:
             noun = "file is" if problem.count == 1 else "files are"
@@ -220,11 +234,8 @@ def _sentence(problem: Problem, new: int, names: tuple[str, ...], lasted: float)
             return f"a brake stops all uploads: {first}{more} (`assetsync status` shows what ends it)"
         case Kind.OUTAGE:
             long = f" for {_span(lasted)}" if lasted >= _MINUTE else ""
-            return f"nothing is sent{long}: {first}; {_TRIED_AGAIN} (assetsync check)"
-        case Kind.DOUBTS:
-            return f"uploads in doubt stop sending: {first} (assetsync doubt list)"
-        case Kind.INDEX_STOPPED:
-            return f"indexing has stopped: {first}"
+            what = ANSWERS_LOST if ANSWERS_LOST in problem.items else "nothing is sent"
+            return f"{what}{long}: {first}; {_TRIED_AGAIN} (assetsync check)"
         case Kind.TREE:
             noun = "path" if problem.count == 1 else "paths"
             again = "tried again every minute"

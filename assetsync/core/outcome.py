@@ -45,18 +45,17 @@ def _starts(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE | re.DOTALL)
 
 
-KEY_HELP = (
-    "check the key and its user's permissions; write a new key into its file, then `systemctl restart assetsync@SITE`,"
-    " because the daemon may read it only at its start; a key that was tried before it was valid may stay refused for a"
-    " day"
-)
-"""The hint for a refused key; the service caches a refusal for up to a day (observed).
+REFUSED_KEY = "the service refuses the API key"
+"""The sentence about a refused key, without what helps: `config.key.key_help` names the file of the key."""
 
-It advises a restart, not a reload: systemd reads the file of a credential only at a start.
-"""
+ANSWERS_LOST = "answers to uploads are lost"
+"""What a pause is, while searches are answered and uploads may arrive; also the key of its notice."""
 
 UPLOAD_ADDRESS_HELP = "correct service.upload_url: it is the address of the index file of your tenant"
 """The hint for an address for uploads at which something else answers."""
+
+SERVICE_FAILS_HELP = "the service fails: see its log, and the logs of proxies before it"
+"""The hint for a 5xx of an address that has stored uploads before."""
 
 MESSAGES = (
     # A wrong key: seen in the XML, and for search and index alike; with `redirectto` the message is "nosession". A key
@@ -67,7 +66,7 @@ MESSAGES = (
         Fault.KEY,
         "Login not valid! …",
         _starts(r"login not valid!|nosession\Z"),
-        f"the service refuses the API key: {KEY_HELP}",
+        REFUSED_KEY,
     ),
     # Seen with an id of the right form that names no folder. The service checks it before it looks at the file.
     Message(
@@ -293,7 +292,7 @@ def read_upload_probe(reply: Reply) -> AddressProbe:
     page and a 404 come from something else (observed: a login page). Any other answer proves nothing.
     """
     try:
-        _read_fields(reply, None)
+        fields = _read_fields(reply, None)
     except _Unreadable as problem:
         is_page = _kind(reply) == "an HTML page" or b"<html" in reply.body[:_TEXT_LIMIT].lower()
         is_missing = reply.status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
@@ -301,7 +300,7 @@ def read_upload_probe(reply: Reply) -> AddressProbe:
         if is_redirect or is_missing or (is_page and reply.status not in _NOT_OF_AN_ADDRESS):
             return AddressProbe(is_right=False, detail=str(problem.args[1]))
         return AddressProbe()
-    return AddressProbe(is_right=True)
+    return AddressProbe(is_right=True, key_refused=refuses_key(fields.get("message", "")))
 
 
 def _judge(fields: Mapping[str, str], left: SentExtent, retry_after: float | None, *, answered: bool) -> Outcome:

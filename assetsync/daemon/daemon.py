@@ -42,7 +42,7 @@ from assetsync.errors import (
 )
 from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.ledger.rows import FileRow
-from assetsync.ledger.runs import PageAddress, Refusal
+from assetsync.ledger.runs import DAEMON, LastHolder, PageAddress, Refusal
 from assetsync.log import log_uncaught, redact
 from assetsync.model import NextTry
 from assetsync.notify.notifications import Notifications, current_problems
@@ -70,6 +70,7 @@ _TICK = 0.25
 _NOTIFY_PATIENCE = 5.0
 _LAST_PATIENCE = 40.0  # longer than a command or an answer may take
 _STATUS_EVERY = 10.0
+_SIGN_OF_LIFE_EVERY = 60.0
 _LEDGER_PAUSE = 2.0
 _RESTARTED = "systemd restarts it; the next start looks up what was open"
 _WAITS_FOR_A_PERSON = "systemd does not restart it: a person must look, then `systemctl restart assetsync@SITE`"
@@ -111,6 +112,7 @@ class Daemon:
         self._page: PageAddress | None = None
         self._failure: BaseException | None = None
         self._feed_at = 0.0
+        self._sign_of_life_at = float("-inf")
         limit = min(_LIMIT, notifier.watchdog / 4) if notifier.watchdog else _LIMIT
         self._pulse = Pulse(self.clock, limit)
         self._limit = limit
@@ -220,6 +222,7 @@ class Daemon:
         def begin() -> Schedule:
             schedule = Schedule(self._config.schedule, work, self.clock, failed=self._failed)
             notifications.attach(ledger, look)
+            self._note_running(ledger)
             # Last, because a retry of `begin` must not start the watcher twice.
             work.begin()
             return schedule
@@ -300,6 +303,7 @@ class Daemon:
                 log.error("a loop hangs: the watchdog is not fed", loops=late, next=_HANGS)
             late_before = late
             self._guarded(runtime_state.note)
+            self._guarded(lambda: self._note_running(ledger))
             self._guarded(lambda: self._note_refusal(ledger))
             self._guarded(lambda: self._note_page(ledger, server))
             if self.clock.steady() >= next_status:
@@ -317,6 +321,12 @@ class Daemon:
                 self._refused = self.clock.now(), redact("; ".join(error.mistakes))
             else:
                 self.clock.stop.set()
+
+    def _note_running(self, ledger: Ledger) -> None:
+        """Record a sign of life for readers of the ledger, once a minute."""
+        if self.clock.steady() >= self._sign_of_life_at:
+            ledger.runs.note_holder(LastHolder(DAEMON, self.clock.now()))
+            self._sign_of_life_at = self.clock.steady() + _SIGN_OF_LIFE_EVERY
 
     def _note_refusal(self, ledger: Ledger) -> None:
         if self._refused is not None:
@@ -367,6 +377,8 @@ class Daemon:
         work.end()
         try:
             site.runtime_state.end()
+            self._sign_of_life_at = float("-inf")
+            self._note_running(site.context.ledger)
         except LedgerError as error:
             # Harmless: the next start finds out again.
             log.warning("the stop cannot be recorded", detail=str(error), next="the next start finds out what was open")

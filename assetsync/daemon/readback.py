@@ -12,7 +12,7 @@ import structlog
 
 from assetsync.app import Site
 from assetsync.daemon.loops import Bell
-from assetsync.errors import ServiceError
+from assetsync.errors import KeyRefused, ServiceError
 from assetsync.sync.folder_backoff import FolderBackoff
 from assetsync.sync.readback.verifier import BATCH
 
@@ -36,6 +36,8 @@ class ReadBack:
         self._ledger = site.context.ledger
         self._bell = Bell()
         self._verify_wanted = threading.Event()
+        self._answer_wanted = threading.Event()
+        """Set until reading back, or a search in its place, has shown that the service answers and accepts the key."""
         self._index_wanted = threading.Event()
         self._audit_wanted = threading.Event()
         self._nightly_wanted = threading.Event()
@@ -49,6 +51,7 @@ class ReadBack:
     def want_verify(self) -> None:
         """Request reading back; several requests count once."""
         self._verify_wanted.set()
+        self._answer_wanted.set()
         self._bell.ring()
 
     def want_index(self) -> None:
@@ -118,15 +121,29 @@ class ReadBack:
             with self._site.budget.step():
                 done = self._site.verifier.step(BATCH if can_send else 1)
             looked += done.looked
+            if looked:
+                self._answer_wanted.clear()
             if done.wants_audit:
                 self.look_for_audits()
             if not done.looked:
                 self._site.ran("verify", began, idle=not looked)
                 self._found()
+                self._expect_answer()
                 return
             if can_send:
                 self._verify_wanted.set()
                 return
+
+    def _expect_answer(self) -> None:
+        """Search a mapped folder if nothing was read back since it was requested. Raise ServiceError."""
+        if self._answer_wanted.is_set():
+            self._answer_wanted.clear()
+            try:
+                self._site.health_check.ask()
+            except ServiceError as error:
+                # A single folder may be slow.
+                if isinstance(error, KeyRefused) or not self._site.health_check.is_answered(()):
+                    raise
 
     def _index(self) -> None:
         began, sent = self._clock.steady(), 0

@@ -193,7 +193,7 @@ class Work:
                     site.service_identity.make_sure()
                     self.read_back.look_for_audits()
                     self._bell.ring()
-                site.upload_address_check.step()
+                site.upload_address_check.step(tries_key=True)
                 site.resolver.step()
             except ServiceElsewhere as error:
                 log.debug("waits for a person", detail=str(error))

@@ -16,6 +16,7 @@ from assetsync.core.read_back import NEVER_PROCESSED
 from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
 from assetsync.ledger.equal_content import OWNED
 from assetsync.ledger.file.database import ANY_OF, Database, below, open_beside
+from assetsync.ledger.file.facts import SERVICE
 from assetsync.ledger.folders import HELD, PASSING, UNLISTED, Hold
 from assetsync.ledger.metadata_drift import COUNT_ADOPTED, COUNT_REPORTED, ELSEWHERE, reported
 from assetsync.ledger.rows import (
@@ -28,7 +29,7 @@ from assetsync.ledger.rows import (
     file_row,
     files_where,
 )
-from assetsync.ledger.runs import HourlyStats, Runs
+from assetsync.ledger.runs import HourlyStats, Pause, Runs
 from assetsync.model import State, Wanted
 from assetsync.text import path_keys
 
@@ -454,6 +455,14 @@ class LedgerView:
         self.reports = Reports(store)
         self.hourly_stats = HourlyStats(store)
         self.runs = Runs(store)
+
+    def has_sent_to(self, base_url: str) -> bool:
+        """Return whether the service at this address has stored uploads."""
+        return self.reports.fact(SERVICE) == base_url and self.hourly_stats.total() > 0
+
+    def arrived(self, pause: Pause | None) -> int | None:
+        """Return how many uploads arrived since the pause began; None unless it is one in which answers are lost."""
+        return None if pause is None or pause.uploads is None else self.hourly_stats.total() - pause.uploads
 
     def close(self) -> None:
         """Close the connections."""

@@ -45,6 +45,9 @@ mistake."""
 _PAGE = "page"
 """The fact in which a process records where its status page listens: the fields of `PageAddress`."""
 
+_HOLDER = "last_holder"
+"""The fact that records which of the commands that mirror a site held the ledger last: the fields of `LastHolder`."""
+
 _UPLOAD_ADDRESS = "upload_address"
 """The fact that records the address for uploads, and what a probe of it showed: the fields of `UploadAddress`."""
 
@@ -95,13 +98,33 @@ class Run(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """Why and since when a process sends nothing, in which start of the ledger, and when it gave up, if it did."""
+    """Why and since when a process sends nothing, in which start of the ledger, and when it gave up, if it did.
+
+    `uploads`: if answers to uploads are lost, the number of uploads that were known to be stored when it began.
+    """
 
     start: int
     since: float
     reason: str
     detail: str
     ended: float | None = None
+    uploads: int | None = None
+
+
+DAEMON, PASS = "run", "reconcile"
+"""The commands that mirror a site, as `LastHolder` names them."""
+
+
+class LastHolder(NamedTuple):
+    """The command that mirrored the site last, and its last sign of life.
+
+    `timer` is None unless a timer of systemd started it; then the longest pause of the timer's calendar in seconds, 0.0
+    if it is unknown.
+    """
+
+    command: str
+    at: float
+    timer: float | None = None
 
 
 class Refusal(NamedTuple):
@@ -127,14 +150,15 @@ class PageAddress(NamedTuple):
 class UploadAddress(NamedTuple):
     """The address for uploads: the number of uploads stored in all before its first use, and what a probe showed.
 
-    `account` is the service's account at the probe, "" before it. `detail` is why the address is wrong, "" if it is
-    right or unknown.
+    `account` is the service's account at the probe, "" before it, and `tried_at` its time. `detail` is why the address
+    is wrong, "" if it is right or unknown.
     """
 
     address: str
     uploads: int
     account: str = ""
     detail: str = ""
+    tried_at: float = 0.0
 
 
 class ProxyLimit(NamedTuple):
@@ -196,7 +220,7 @@ class Vanished:
         return f"{self.count:,} of {self.known:,} files: {', '.join(named)}{f', {rest:,} from others' if rest else ''}"
 
 
-T = TypeVar("T", LastScan, Pause, Refusal, HeldUp, PageAddress, UploadAddress, ProxyLimit)
+T = TypeVar("T", LastScan, Pause, LastHolder, Refusal, HeldUp, PageAddress, UploadAddress, ProxyLimit)
 
 
 class Runs:
@@ -275,6 +299,15 @@ class Runs:
         """Return the pause that the latest process recorded; the pause of an earlier process is over."""
         pause = self.pause()
         return pause if pause is not None and str(pause.start) == self._store.fact("start") else None
+
+    def note_holder(self, holder: LastHolder) -> None:
+        """Record a sign of life of the command that mirrors the site."""
+        self._write(_HOLDER, holder._asdict())
+
+    def last_holder(self) -> LastHolder | None:
+        """Return the command that mirrored the site last; None if a release without this record did."""
+        record = self._read(_HOLDER)
+        return None if record is None else _read_as(LastHolder, record)
 
     def note_held_up(self, held_up: HeldUp | None) -> None:
         """Record that uploads in doubt keep queued files waiting, or that they do not."""

@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from assetsync.app import Site
 from assetsync.config.models import SiteConfig
 from assetsync.core.notices import AT_ONCE, DELAYS, KEPT, Delays, Kind, Notice, NoticeTracker, Problem
+from assetsync.core.outcome import ANSWERS_LOST
 from assetsync.errors import LedgerDamaged, LedgerError, LedgerUnwritable, ServiceError
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.ledger import Ledger
@@ -24,8 +25,9 @@ from assetsync.log import register_password, register_secret
 from assetsync.model import Clock
 from assetsync.notify.channel import Channel, Command, Undelivered, encoded
 from assetsync.service.webhook import Webhook
+from assetsync.sync.folder_backoff import KEY_REFUSED
 from assetsync.sync.upload.circuit_breaker import CircuitPause
-from assetsync.text import moment, plural, printable, runnable
+from assetsync.text import files, moment, plural, printable, runnable
 
 log = structlog.get_logger(__name__)
 
@@ -46,9 +48,15 @@ def current_problems(
     own sidecars are reported, None for never.
     """
     reports = ledger.reports
-    out = {} if pause is None else {"outage": printable(pause.detail)}
-    since = {} if pause is None else {"outage": pause.since}
+    is_refused = pause is not None and pause.reason == KEY_REFUSED
+    out = {} if pause is None or is_refused else {"outage": printable(pause.detail)}
+    if pause is not None and pause.loses_answers:
+        out = {ANSWERS_LOST: printable(pause.detail)}
+    since = {} if pause is None else dict.fromkeys(out, pause.since)
     found = []
+    # During any other pause it is unknown whether the key is accepted.
+    known = pause is None or is_refused
+    key = [_named(Kind.KEY_REFUSED, {} if pause is None else {"key": printable(pause.detail)})] * known
     try:
         blocked = _blocked(reports, reported)
         brakes = reports.brakes()
@@ -68,13 +76,16 @@ def current_problems(
             folder: f"into folder {printable(folder)}: {printable(detail)}"
             for folder, detail in reports.unlisted().items()
         }
-        found.append(_named(Kind.OUTAGE, out | folders, since))
+        if ANSWERS_LOST in out and (arrived := ledger.arrived(ledger.runs.pause_at_hand())):
+            out[ANSWERS_LOST] = f"{files(arrived)} arrived since; {out[ANSWERS_LOST]}"
+        found += [_named(Kind.OUTAGE, out | folders, since), *key]
     except LedgerDamaged:
         raise
     except LedgerError as error:
         waiting = waiting or str(error)
         if out:
             found.append(_named(Kind.OUTAGE, out, since))
+        found += key * is_refused
     return [Problem(Kind.ENDED), *found, ledger_problem(waiting)]
 
 
@@ -231,7 +242,7 @@ class Notifications:
             # Each with its own keys: a file that was reported to one receiver alone is new to another.
             problems = look(recipient.tracker.keys(Kind.BLOCKED))
             for found in recipient.tracker.step(problems, self._clock.now(), self._clock.steady(), delays):
-                notice = replace(found, text=runnable(found.text))
+                notice = replace(found, text=runnable(found.text), names=tuple(map(runnable, found.names)))
                 about = {"channel": recipient.name, "about": str(notice.kind)}
                 log.info("notice", **about, over=notice.is_over, text=notice.text)
                 recipient.channel.post(notice)

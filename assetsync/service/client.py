@@ -61,6 +61,7 @@ class HttpService:
         """Prepare the client without opening a connection; raises ConfigError for settings that cannot work."""
         self._key = settings.api_key.get_secret_value()
         self._redaction = Redaction(self._key)
+        self._key_help = settings.key_help
         self._verb: Verb = "POST"
         self._verb_known = False
         self._search_url = address("service.base_url", settings.base_url.rstrip("/") + SEARCH_PATH)
@@ -203,6 +204,8 @@ class HttpService:
         except ServiceError as exc:
             exc.message = self._redaction.text(exc.message)
             exc.args = (exc.message,)
+            if isinstance(exc, KeyRefused):
+                exc.hint = self._key_help
             raise
 
     def _send(self, call: Call, verb: Verb) -> httpx.Response:

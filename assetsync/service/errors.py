@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import httpx
 
-from assetsync.core.outcome import KEY_HELP, refuses_key
+from assetsync.core.outcome import REFUSED_KEY, refuses_key
 from assetsync.errors import BadAnswer, KeyRefused, ServiceError, ServiceRefused, ServiceUnreachable
 
 # UnicodeError: httpx does not translate the error for a host name that cannot be encoded.
@@ -66,7 +66,7 @@ def _causes(exc: BaseException) -> list[BaseException]:
 def refusal(code: str, message: str) -> ServiceError:
     """Return the error for a result code other than 0 and the service's message: KeyRefused or ServiceRefused."""
     if refuses_key(message):
-        return KeyRefused("the service refuses the API key", hint=KEY_HELP)
+        return KeyRefused(REFUSED_KEY)
     quoted = " ".join(message.split())[:300] or "no message"
     return ServiceRefused(
         f'the service answered with an error: "{quoted}" (code {code[:64] or "none"})', code=code[:64]

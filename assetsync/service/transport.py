@@ -35,7 +35,7 @@ _LONGEST_RETRY_AFTER = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
-    """The settings of the client; timeouts in seconds.
+    """The settings of the client; timeouts in seconds. `key_help` is what helps if the service refuses the key.
 
     `read_timeout` limits each silence of the service, and the total time of a short answer. `folders` are the ids of
     the mapped folders as the configuration writes them.
@@ -50,6 +50,7 @@ class ServiceSettings:
     connect_timeout: float = 10.0
     read_timeout: float = 300.0
     folders: tuple[str, ...] = ()
+    key_help: str = ""
 
 
 def address(key: str, url: str) -> httpx.URL:

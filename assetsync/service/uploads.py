@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import closing
+from dataclasses import replace
 from urllib.parse import urlencode
 from weakref import WeakSet
 
@@ -14,13 +15,14 @@ import httpx
 
 from assetsync.core.outcome import (
     ANSWER_LIMIT,
+    REFUSED_KEY,
     Reply,
     read_giving_up,
     read_silence,
     read_upload_answer,
     read_upload_probe,
 )
-from assetsync.errors import AssetsyncError, FileChanged, OutOfResources, UsageError
+from assetsync.errors import AssetsyncError, FileChanged, KeyRefused, OutOfResources, UsageError
 from assetsync.model import AddressProbe, Answer, Body, Fault, Outcome, Sent, SentExtent, UploadRequest
 from assetsync.service.errors import TRANSPORT_ERRORS, unreachable
 from assetsync.service.multipart import Framed, Sending, frame
@@ -43,6 +45,7 @@ class Uploads:
         self._read_timeout = settings.read_timeout
         self._transport = transport
         self.redaction = redaction
+        self._key_help = settings.key_help
         self.by_proxy = settings.proxy is not None
         self.url = url = address("service.upload_url", settings.upload_url)
         self.headers = {"Host": url.netloc.decode("ascii"), **HEADERS}
@@ -99,7 +102,13 @@ class Uploads:
             return AddressProbe()
         # The detail quotes the content type.
         content_type = self.redaction.text(header_text(response.headers.raw, b"content-type"))
-        return read_upload_probe(Reply(response.status_code, content_type, content))
+        probe = read_upload_probe(Reply(response.status_code, content_type, content))
+        return replace(probe, detail=self.key_detail) if probe.key_refused else probe
+
+    @property
+    def key_detail(self) -> str:
+        """The sentence about a refused key, with what helps."""
+        return str(KeyRefused(REFUSED_KEY, hint=self._key_help))
 
     def connection(self) -> "HttpConnection":
         """Return a connection for one coroutine of the running event loop."""
@@ -173,6 +182,8 @@ class Upload:
 
     def _sent(self, outcome: Outcome) -> Sent:
         left = self.sending.left
+        if outcome.fault is Fault.KEY:
+            outcome = outcome._replace(detail=self._uploads.key_detail)
         return Sent(self._uploads.redaction.outcome(outcome, left), left, self._body.bytes_sent, self._body.md5)
 
 

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from assetsync.config.values import Listen
 from assetsync.core.brakes import cause_of, released_by
-from assetsync.core.outcome import HTTP_STATUS, REFUSED_BY_PROXY, UPLOAD_ADDRESS_HELP
+from assetsync.core.outcome import ANSWERS_LOST, HTTP_STATUS, REFUSED_BY_PROXY, UPLOAD_ADDRESS_HELP
 from assetsync.core.read_back import NEVER_PROCESSED
 from assetsync.errors import OutOfResources
 from assetsync.ledger.metadata_drift import drift_of
 from assetsync.ledger.reports import BlockedGroup
 from assetsync.ledger.rows import FileRow
-from assetsync.ledger.runs import Pause, Run
+from assetsync.ledger.runs import DAEMON, Pause, Run
 from assetsync.model import State
 from assetsync.status.site_status import Progress, SiteStatus
 from assetsync.text import amount, files, hour, moment, on_the_wall, plural, printable, quoted, span
@@ -59,6 +59,7 @@ _BAR = 20
 
 _PAUSES = {
     "key_refused": "the service refuses the API key",
+    "key_cached": "searches still refuse the API key, which uploads accept",
     "unreachable": "the service cannot be reached",
     "unsent": "the service cannot be reached",
     "no_answer": "the service does not answer",
@@ -108,6 +109,11 @@ def _urgency(status: SiteStatus) -> str:
 
 def _needs(status: SiteStatus) -> Iterator[str]:
     """Yield what needs a person besides blocked files, as parts of a sentence."""
+    if status.unseen is not None:
+        yield "unknown whether it runs"
+    if status.not_running_since is not None:
+        said = "not running since" if _is_of_daemon(status) else "no pass since"
+        yield f"{said} {hour(status.not_running_since, status.at)}"
     if status.brakes:
         causes = "; ".join(dict.fromkeys(cause_of(brake.kind) for brake in status.brakes))
         yield f"uploads stopped ({causes})"
@@ -194,6 +200,8 @@ def why_paused(pause: Pause) -> str:
 
 def _paused(status: SiteStatus, pause: Pause) -> str:
     why = why_paused(pause)
+    if status.arrived is not None:
+        why = ANSWERS_LOST + f"; {files(status.arrived)} arrived" * bool(status.arrived)
     if status.paused is not None:
         return f"paused for {span(status.at - pause.since)} ({why})"
     ago = span(status.at - (pause.since if pause.ended is None else pause.ended))
@@ -256,6 +264,26 @@ def page_line(status: SiteStatus) -> Iterator[str]:
     if taken is not None:
         yield f"{taken}; files are mirrored all the same, and the address is tried again every minute"
         yield "    give each site a port of its own in status.listen, or write `auto` there"
+
+
+def not_running(status: SiteStatus) -> Iterator[str]:
+    """Yield why no process sends for the site, if so, with the next step; or that this is unknown."""
+    since, holder = status.not_running_since, status.last_holder
+    if status.unseen is not None:
+        yield f"it is unknown whether a process sends for this site: {status.unseen}"
+    elif since is not None and _is_of_daemon(status):
+        yield f"not running since {moment(since)}: systemctl start assetsync@SITE"
+    elif since is not None:
+        expected = f"one is expected every {span(status.late_after)}"
+        yield f"no pass since {moment(since)}, and {expected}: systemctl list-timers 'assetsync-reconcile@*'"
+    elif not status.running and holder is not None and holder.timer is not None:
+        yield f"no process sends for this site now; the timer's last pass ended {moment(holder.at)}"
+    elif not status.running:
+        yield "no process sends for this site now: systemctl start assetsync@SITE"
+
+
+def _is_of_daemon(status: SiteStatus) -> bool:
+    return status.last_holder is not None and status.last_holder.command == DAEMON
 
 
 def regular_work(status: SiteStatus) -> str:

@@ -11,13 +11,26 @@ from typing import NamedTuple
 
 from assetsync.config.outline import MappedFolder, Outline
 from assetsync.ledger.assets import INDEX_STOPPED
-from assetsync.ledger.file.database import is_held
+from assetsync.ledger.file.database import Holder, holder_of
 from assetsync.ledger.file.ledger_files import without_room
 from assetsync.ledger.folders import Hold
 from assetsync.ledger.metadata_drift import reason_of
 from assetsync.ledger.reports import BlockedGroup, Brake, Counts, LedgerView, RecentUploads
 from assetsync.ledger.rows import FileRow
-from assetsync.ledger.runs import DAY, HeldUp, Hour, LastScan, PageAddress, Pause, Refusal, Run, Unsettled, Vanished
+from assetsync.ledger.runs import (
+    DAEMON,
+    DAY,
+    HeldUp,
+    Hour,
+    LastHolder,
+    LastScan,
+    PageAddress,
+    Pause,
+    Refusal,
+    Run,
+    Unsettled,
+    Vanished,
+)
 from assetsync.model import State
 
 
@@ -73,6 +86,10 @@ _DRIFT_SAMPLE = 1000
 _IMPORT_FILES = 20
 _IMPORT_SECONDS = 60.0
 _SILENT_SECONDS = 60.0
+_RESTART_SECONDS = 120.0
+_SPARE_SECONDS = 2 * 3600.0
+_LATE_SECONDS = 26 * 3600.0
+"""As for the alert AssetsyncNoScan."""
 _NO_UPLOADS = RecentUploads()
 
 
@@ -112,7 +129,10 @@ class Progress:
 class SiteStatus:
     """The status of a site at one time; `blocked`, `doubts` and `drifted` hold the first `NAMED` files.
 
-    `running`: whether a process holds the ledger. `has_scanned`: whether that process has scanned the tree since its
+    `running`: whether a process holds the ledger; a guess if `unseen` has the reason why that is unknown.
+    `last_holder`: the command that mirrored the site last. `late_after`: the seconds after which a scan, or a pass of
+    the timer, is late. `arrived`: how many uploads arrived since a pause began in which answers to uploads are lost.
+    `has_scanned`: whether that process has scanned the tree since its
     start. `oldest`: the first queued of the versions that are queued, in
     flight, in doubt or stored. `paused`: why the running process sends nothing. `held_up`: the folders whose queued
     files wait until uploads in doubt are decided. `ended_by`: without a running process, the trouble that ended the
@@ -161,6 +181,22 @@ class SiteStatus:
     wrong_address: str | None = None
     adopted_differing: int = 0
     page: PageAddress | None = None
+    unseen: str | None = None
+    last_holder: LastHolder | None = None
+    late_after: float = _LATE_SECONDS
+    arrived: int | None = None
+
+    @property
+    def not_running_since(self) -> float | None:
+        """The last sign of life of a daemon that does not run, or of a timer whose pass is late; None otherwise."""
+        holder = self.last_holder
+        if holder is None or self.running or self.unseen is not None:
+            return None
+        if holder.command != DAEMON and holder.timer is None:
+            return None
+        limit = _RESTART_SECONDS if holder.command == DAEMON else self.late_after
+        # The clock may have been set back since.
+        return min(holder.at, self.at) if abs(self.at - holder.at) >= limit else None
 
     @property
     def vanished_lately(self) -> tuple[Vanished, ...]:
@@ -232,8 +268,9 @@ class SiteStatus:
 
     @property
     def in_sync(self) -> bool:
-        """Whether nothing keeps the site from being in sync, and the ledger's disk has room."""
-        return self.left.in_sync and self.without_room is None
+        """Whether nothing keeps the site from being in sync, the ledger's disk has room, and changes are noticed."""
+        is_watched = self.not_running_since is None and self.unseen is None
+        return self.left.in_sync and self.without_room is None and is_watched
 
     @property
     def scan_age(self) -> float | None:
@@ -261,7 +298,8 @@ class SiteStatus:
         trouble = self.paused or self.ended_by
         key_refused = trouble is not None and trouble.reason == "key_refused"
         asks = self.brakes, self.missing_folders, self.unreadable, key_refused, self.without_room, self.index_stopped
-        if self.counts.of(State.BLOCKED) or any(asks) or self.wrong_address is not None:
+        unwatched = self.unseen, self.not_running_since
+        if self.counts.of(State.BLOCKED) or any((*asks, *unwatched)) or self.wrong_address is not None:
             return Level.NEEDS_YOU
         return Level.IN_SYNC if self.in_sync and trouble is None else Level.UNDER_WAY
 
@@ -278,8 +316,11 @@ def read_status(config: Outline, ledger: LedgerView, now: float, *, running: boo
     Without `running`, the ledger's lock shows whether a process runs.
     """
     reports = ledger.reports
-    if running is None:
-        running = ledger.store.holds_lock or is_held(ledger.store.path)
+    if running is None and not ledger.store.holds_lock:
+        holder = holder_of(ledger.store.path)
+    else:
+        holder = Holder(running is not False)
+    running, last_holder = holder.sends, ledger.runs.last_holder()
     counts, window = reports.counts(now), config.window
     drifted = reports.drifted(_DRIFT_SAMPLE)
     sends = running and counts.of(State.QUEUED, State.SENDING) > counts.waiting_for_sidecar
@@ -317,7 +358,17 @@ def read_status(config: Outline, ledger: LedgerView, now: float, *, running: boo
         wrong_address=wrong_address(config, ledger),
         adopted_differing=reports.count_adopted(),
         page=ledger.runs.page_at_hand() if running else None,
+        unseen=holder.unseen,
+        last_holder=last_holder,
+        late_after=_late_after(config, last_holder),
+        arrived=ledger.arrived(ledger.runs.pause_at_hand() if running else ledger.runs.pause()),
     )
+
+
+def _late_after(config: Outline, holder: LastHolder | None) -> float:
+    if holder is None or holder.timer is None:
+        return _LATE_SECONDS
+    return max(config.expected_every, holder.timer + _SPARE_SECONDS)
 
 
 def _grouped(drifted: Sequence[FileRow]) -> tuple[DriftGroup, ...]:

@@ -13,7 +13,15 @@ from itertools import chain, islice
 import structlog
 
 from assetsync.core.backoff import WELL_WITHIN, delay
-from assetsync.errors import BadAnswer, KeyRefused, OutOfResources, ServiceElsewhere, ServiceError, ServiceUnreachable
+from assetsync.errors import (
+    BadAnswer,
+    KeyRefusalCached,
+    KeyRefused,
+    OutOfResources,
+    ServiceElsewhere,
+    ServiceError,
+    ServiceUnreachable,
+)
 from assetsync.model import Asset, Searches, SearchRequest, Service
 from assetsync.service.search import ids_query
 
@@ -74,10 +82,14 @@ class HealthCheck:
         return True
 
 
+KEY_REFUSED = "key_refused"
+"""The code of a refused key: only a person ends it."""
+
+
 def code_and_wait(error: ServiceError) -> tuple[str, float | None]:
     """Return the stable code of a failure, and the seconds that the service asked the client to wait, if it did."""
     if isinstance(error, KeyRefused):
-        return "key_refused", None
+        return "key_cached" if isinstance(error, KeyRefusalCached) else KEY_REFUSED, None
     if isinstance(error, ServiceElsewhere):
         return "elsewhere", None
     if isinstance(error, ServiceUnreachable):

@@ -14,6 +14,7 @@ from assetsync.errors import OutOfResources
 from assetsync.ledger.runs import HeldUp, Pause, Unsettled
 from assetsync.log import redact
 from assetsync.sync.context import Context
+from assetsync.sync.folder_backoff import KEY_REFUSED
 from assetsync.sync.intake.settling import Settling
 from assetsync.sync.upload.circuit_breaker import CircuitBreaker, CircuitPause
 from assetsync.sync.upload.folder_listing import FolderListing
@@ -28,6 +29,8 @@ _QUIET = 30.0
 _GOES_ON = 120.0
 """Seconds after the start within which a pause of the same reason goes on from the process before."""
 _HELD_UP = {True: "uploads in doubt stop sending", False: "folders wait for their uploads in doubt"}
+_ENDS = {OutOfResources.REASON: "sending resumed", KEY_REFUSED: "the service accepts the API key"}
+"""What is logged at the end of a pause, by its reason."""
 _NO_MORE = {True: "uploads in doubt no longer stop sending", False: "no folder waits for its uploads in doubt"}
 
 
@@ -67,6 +70,8 @@ class RuntimeState:
         self._inherited = self._runs.pause()
         # Since when, on the wall clock, a pause goes on that began at a steady time.
         self._goes_on_since: tuple[float, float] | None = None
+        # How many uploads were known to be stored when a pause, of which this is the begin, was first recorded.
+        self._stored: tuple[float, int] | None = None
         self._unsettled: Unsettled | None = None
         self._unsettled_at = 0.0
         self._scanning = False
@@ -128,14 +133,17 @@ class RuntimeState:
     def _report_end(self, since: float, reason: str) -> None:
         if since != self._ended:
             self._ended = since
-            end = "sending resumed" if reason == OutOfResources.REASON else "the service answers again"
+            end = _ENDS.get(reason, "the service answers again")
             log.warning(end, after=round(self._clock.steady() - since, 1))
 
     def _recorded(self, pause: CircuitPause, ended: float | None = None) -> Pause:
         since = self._clock.now() - (self._clock.steady() - pause.since)
         if self._goes_on_since is not None and self._goes_on_since[0] == pause.since:
             since = min(since, self._goes_on_since[1])
-        return Pause(self._start, since, pause.reason, redact(pause.detail), ended)
+        if self._stored is None or self._stored[0] != pause.since:
+            self._stored = pause.since, self._ledger.hourly_stats.total()
+        uploads = self._stored[1] if pause.loses_answers else None
+        return Pause(self._start, since, pause.reason, redact(pause.detail), ended, uploads)
 
     def _note_held_up(self) -> None:
         steady, before = self._clock.steady(), self._held_up

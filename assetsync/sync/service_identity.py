@@ -8,11 +8,12 @@ sent, looked up or concluded before. The requests themselves are left to the `Se
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 
 import structlog
 
-from assetsync.errors import KeyRefused, ServiceElsewhere, ServiceError
+from assetsync.core.outcome import SERVICE_FAILS_HELP
+from assetsync.errors import BadAnswer, KeyRefusalCached, KeyRefused, ServiceElsewhere, ServiceError
 from assetsync.ledger.assets import INDEX_STOPPED, KnownAsset
 from assetsync.ledger.file.facts import SERVICE
 from assetsync.ledger.ledger import Ledger
@@ -38,6 +39,10 @@ log = structlog.get_logger(__name__)
 _KIND = "service"
 _SAMPLES = 10
 _ASK_AGAIN = 60.0
+_CACHED = (
+    "searches refuse the API key, which the address for uploads accepts: the service keeps the refusal of a key that"
+    " was tried before it was valid for up to a day, and sending then resumes by itself"
+)
 
 
 class ServiceIdentity:
@@ -57,6 +62,8 @@ class ServiceIdentity:
         self._brake_control = BrakeControl(ledger, clock)
         self._lock = threading.Lock()
         self._refused: tuple[float, str] | None = None
+        self._only_probe_answered = False
+        """Whether a probe of the address for uploads, but no search since, has shown that the key is valid."""
         self.is_known = False
         """Whether the service counts as the one that holds the ledger's assets; an unchanged address is enough."""
 
@@ -102,12 +109,30 @@ class ServiceIdentity:
 
     def probe_uploads(self) -> AddressProbe:
         """Probe the address for uploads."""
-        return self._service.probe_uploads()
+        probe = self._service.probe_uploads()
+        if probe.is_right is not None:
+            self._only_probe_answered = probe.is_right and not probe.key_refused
+        return probe
 
-    def search(self, request: SearchRequest) -> AbstractContextManager[Iterator[Asset]]:
-        """Open one search. Raise as `make_sure` does, too."""
+    @contextmanager
+    def search(self, request: SearchRequest) -> Iterator[Iterator[Asset]]:
+        """Open one search. Raise as `make_sure` does, too, and KeyRefusalCached.
+
+        A failure of a server that stored uploads before casts no doubt on the address.
+        """
         self.make_sure()
-        return self._repeating.search(request)
+        try:
+            with self._repeating.search(request) as assets:
+                self._only_probe_answered = False
+                yield assets
+        except KeyRefused as error:
+            if not self._only_probe_answered:
+                raise
+            raise KeyRefusalCached(_CACHED) from error
+        except BadAnswer as error:
+            if error.is_of_server and self._ledger.has_sent_to(self._address):
+                error.hint = SERVICE_FAILS_HELP
+            raise
 
     def index(self, assetids: Sequence[str]) -> str:
         """Request indexing. Raise as `make_sure` does, too."""

@@ -216,6 +216,17 @@ class TestResume:
 
 
 class TestDoubt:
+    def test_reason_of_many_is_printed_once(self, site):
+        site.sandbox.set_faults(FaultRule(kind=FaultKind.STATUS, operation=Operation.UPLOAD))
+        for number in range(3):
+            site.write(f"{number}.jpg", b"%d" % number)
+            site.run("reconcile", "--wait", "0s")
+        first, second, _ = site.run("doubt list", "--json").objects
+        assert first["detail"] == second["detail"]
+        shown = site.run("doubt list").out
+        assert shown.count(first["detail"]) == 1
+        assert "photos/1.jpg: in doubt, for the same reason\n" in shown
+
     def test_doubt_list_shows_upload_and_time(self, doubtful):
         assert "photos/a.jpg: in doubt" in doubtful.run("doubt list").out
         (row,) = doubtful.run("doubt list", "--json").objects

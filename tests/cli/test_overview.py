@@ -22,7 +22,7 @@ from assetsync.cli.commands.schema import schema
 from assetsync.cli.entry import run
 from assetsync.cli.overview import needs_person
 from assetsync.ledger.ledger import open_ledger
-from assetsync.ledger.runs import HeldUp, PageAddress, Pause, Unsettled
+from assetsync.ledger.runs import HeldUp, LastHolder, PageAddress, Pause, Unsettled
 from assetsync.status.site_status import read_status
 
 
@@ -158,6 +158,173 @@ def test_hour_stopped_by_doubts_needs_a_person(world, minutes, everything, needs
     status = read_status(world.site.config.outline, world.ledger, world.clock.now(), running=True)
     held_up = HeldUp(1, status.at - minutes * 60, ("F1",), everything)
     assert needs_person(replace(status, held_up=held_up)) is needs
+
+
+@pytest.mark.parametrize("mistake", ["setle: 5s\n", "folders: [\n"])
+def test_broken_configuration_shows_its_daemon(server, site, mistake):
+    """A daemon goes on with the old configuration: both are shown, the status and the mistakes."""
+    site.write("a.jpg")
+    path = install(server, site, "calm")
+    with (server.folder / "calm.yaml").open("a") as file:
+        file.write(mistake)
+    assert server("--site", "calm")[:2] == (2, ""), "no daemon has anything to go on with"
+    with closing(open_ledger(path)):
+        code, out, err = server("--site", "calm")
+        assert (code, out.startswith("calm: in sync")) == (2, True)
+        assert "a process goes on with the old configuration, because this one has mistakes" in err
+        assert "calm.yaml, line " in err
+        assert server("--brief")[0] == 2
+        assert json.loads(server("--json")[1])["verified"] == 1
+        every = server("--all")[1]
+        assert "has mistakes: " in every
+        assert "goes on with the old configuration: in sync" in every
+        assert server("--all", "--brief")[:2] == (1, "1 site: 1 in need of a person (calm)\n")
+        row = json.loads(server("--all", "--json")[1])
+        assert (row["needs_you"], row["verified"], "has mistakes" in row["detail"]) == (True, 1, True)
+
+
+def held_last(path, command, hours, timer=None):
+    with closing(open_ledger(path)) as ledger:
+        ledger.runs.note_holder(LastHolder(command, time.time() - hours * 3600, timer))
+
+
+def test_ended_daemon_is_not_in_sync(server, site):
+    """Nobody has noticed a change since: every line reports it, also of a daemon that was stopped on purpose."""
+    site.write("a.jpg")
+    path = install(server, site, "calm")
+    held_last(path, "run", 3 / 60)
+    code, out, _ = server("--brief")
+    assert (
+        code,
+        bool(re.fullmatch(r"calm: Action needed: not running since \d\d:\d\d UTC\. 1 of 1 verified\.\n", out)),
+    ) == (
+        1,
+        True,
+    )
+    assert "Action needed: not running since" in server("--all")[1]
+    assert server("--all", "--brief")[:2] == (1, "1 site: 1 in need of a person (calm)\n")
+    shown = server()[1]
+    assert re.search(r"\nnot running since \S+Z: (systemctl start assetsync@calm|assetsync run)", shown)
+    assert "no process sends" not in shown
+    for words in (["--json"], ["--all", "--json"]):
+        row = json.loads(server(*words)[1])
+        assert (row["in_sync"], row["level"], row["running"]) == (False, "needs_you", False)
+        assert row["not_running_since"].endswith("Z")
+
+
+def test_held_ledger_is_running(server, site):
+    site.write("a.jpg")
+    path = install(server, site, "calm")
+    held_last(path, "run", 3)
+    with closing(open_ledger(path)):
+        assert server("--brief")[0] == 0
+        assert json.loads(server("--json")[1])["not_running_since"] is None
+
+
+@pytest.mark.parametrize(
+    ("command", "hours", "timer", "code"),
+    [
+        pytest.param("run", 1 / 60, None, 0, id="a restart"),
+        pytest.param("reconcile", 25, 3600.0, 0, id="a timer in time"),
+        pytest.param("reconcile", 27, 3600.0, 1, id="a late timer"),
+        pytest.param("reconcile", 27, 0.0, 1, id="a late timer of unknown calendar"),
+        pytest.param("reconcile", 27, None, 0, id="by hand"),
+        pytest.param("reconcile", 7 * 24 + 1, 7 * 24 * 3600.0, 0, id="a weekly timer in time"),
+        pytest.param("reconcile", 7 * 24 + 3, 7 * 24 * 3600.0, 1, id="a late weekly timer"),
+    ],
+)
+def test_last_holder_decides_what_is_late(server, site, command, hours, timer, code):
+    site.write("a.jpg")
+    held_last(install(server, site, "calm"), command, hours, timer)
+    found, out, _ = server("--brief")
+    assert (found, "no pass since" in out) == (code, command == "reconcile" and code == 1)
+
+
+def test_expected_every_moves_the_limit(server, site):
+    site.configure(more="status: {listen: null, expected_every: 3d}\n")
+    site.write("a.jpg")
+    path = install(server, site, "calm")
+    held_last(path, "reconcile", 71, 3600.0)
+    assert server("--brief")[0] == 0
+    held_last(path, "reconcile", 73, 3600.0)
+    assert server("--brief")[0] == 1
+
+
+def test_weekly_pass_has_no_old_scan(server, site):
+    site.write("a.jpg")
+    path = install(server, site, "calm")
+    held_last(path, "reconcile", 100, 7 * 86400.0)
+    with closing(open_ledger(path)) as ledger:
+        ledger.runs.scanned(ledger.runs.last_scan()._replace(at=time.time() - 100 * 3600), 0.1)
+    assert server("--brief")[0] == 0
+
+
+def test_other_commands_hold_nothing_up(server, site):
+    """After the end of a daemon, `retry` takes the ledger for a moment."""
+    site.write("a.jpg")
+    held_last(install(server, site, "calm"), "run", 3)
+    assert run(["retry", "--site", "calm"]) == 0
+    assert server("--brief")[0] == 1
+    assert run(["reconcile", "--wait", "0s", "--quiet", "--site", "calm"]) == 0
+    assert server("--brief")[0] == 0
+
+
+def test_unreadable_lock_needs_a_person(server, site):
+    site.write("a.jpg")
+    path = install(server, site, "calm")
+    lock = path.with_name(f"{path.name}.lock")
+    lock.unlink()
+    lock.symlink_to(site.folder / "nowhere")
+    code, out, _ = server("--brief")
+    assert (code, "Action needed: unknown whether it runs. 1 of 1 verified. The lock of the ledger" in out) == (1, True)
+    row = json.loads(server("--all", "--json")[1])
+    assert (row["running"], row["in_sync"], row["needs_you"]) == (None, False, True)
+    assert "the lock of the ledger" in server()[1]
+
+
+@pytest.fixture
+def timer(tmp_path, monkeypatch):
+    """Run this process as the timer's unit does; gives a function that sets the timer's calendar."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    monkeypatch.setenv("PATH", str(tools), prepend=os.pathsep)
+    monkeypatch.setenv("TRIGGER_UNIT", "assetsync-reconcile@calm.timer")
+
+    def set_calendar(*expressions):
+        lines = "\n".join(f"{{ OnCalendar={each} ; next_elapse=Sat 2026-11-28 19:00:00 UTC }}" for each in expressions)
+        (tools / "systemctl").write_text(f"#!/bin/sh\ncat <<EOF\n{lines}\nEOF\n")
+        (tools / "systemctl").chmod(0o755)
+
+    return set_calendar
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+@pytest.mark.parametrize(
+    ("calendar", "longest"),
+    [(["*-*-* *:00:00"], 3600), (["Mon..Fri *-*-* 03:00:00"], 3 * 86400), (["Sun 03:00", "hourly"], 3600), ([], 0)],
+)
+def test_pass_of_the_timer_records_its_calendar(server, site, timer, calendar, longest):
+    site.write("a.jpg")
+    timer(*calendar)
+    path = install(server, site, "calm")
+    with closing(open_ledger(path)) as ledger:
+        holder = ledger.runs.last_holder()
+    assert (holder.command, holder.timer) == ("reconcile", longest)
+
+
+def test_pass_by_hand_keeps_the_timer(server, site, timer, monkeypatch):
+    """The timer is expected to go on; until then the pass by hand counts."""
+    site.write("a.jpg")
+    timer()
+    path = install(server, site, "calm")
+    monkeypatch.delenv("TRIGGER_UNIT")
+    run(["reconcile", "--wait", "0s", "--quiet", "--site", "calm"])
+    with closing(open_ledger(path)) as ledger:
+        assert ledger.runs.last_holder().timer == 0
+    held_last(path, "run", 3)
+    run(["reconcile", "--wait", "0s", "--quiet", "--site", "calm"])
+    with closing(open_ledger(path)) as ledger:
+        assert ledger.runs.last_holder().timer is None
 
 
 def test_pages_are_shown_or_why_not(server, site):

@@ -33,6 +33,7 @@ def test_outline_holds_values_of_configuration(tmp_path):
         upload_url="https://dam.example.com/index.cfm",
         window=Window(time(19, 0), time(7, 30)),
         reads_back=False,
+        expected_every=93_600.0,
     )
 
 

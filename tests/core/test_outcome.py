@@ -397,7 +397,6 @@ PAGE = b"<!DOCTYPE html>\n<html><body>Login</body></html>"
     ("reply", "is_right", "detail"),
     [
         (recorded("upload-no-filedata"), True, ""),
-        (recorded("upload-wrong-key"), True, ""),
         (recorded("upload-success"), True, ""),
         (Reply(302, location="/login.cfm"), False, "the answer was an unexpected redirect (HTTP status 302)"),
         (Reply(200, "text/html;charset=ISO-8859-1", PAGE), False, "the answer was an HTML page, not the service's XML"),
@@ -414,3 +413,7 @@ PAGE = b"<!DOCTYPE html>\n<html><body>Login</body></html>"
 )
 def test_answer_to_probe_judges_the_address(reply, is_right, detail):
     assert read_upload_probe(reply) == AddressProbe(is_right, detail)
+
+
+def test_probe_shows_a_refused_key():
+    assert read_upload_probe(recorded("upload-wrong-key")) == AddressProbe(is_right=True, key_refused=True)

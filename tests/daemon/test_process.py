@@ -341,10 +341,19 @@ def test_refused_key_stops_sending_meanwhile(make, sandbox):
     running.until(lambda: running.events("sending paused", "paused"))
     sandbox.set_faults()
     running.until_verified(20, 90)
-    running.until(lambda: running.events("the service answers again"))
+    running.until(lambda: running.events("the service accepts the API key"))
     assert len(running.events("sending paused", "paused")) == 1
-    assert len(running.events("the service answers again")) == 1
+    assert len(running.events("the service accepts the API key")) == 1
     assert len(sandbox.assets()) == 20
+
+
+def test_wrong_key_is_found_before_a_file_arrives(make, sandbox):
+    sandbox.set_faults(FaultRule(kind=FaultKind.KEY_REFUSED))
+    running = make().start()
+    running.until(lambda: running.events("paused"))
+    (paused,) = running.events("paused")
+    assert paused["reason"] == "key_refused"
+    assert "write the right key into $ASSETSYNC_API_KEY" in paused["detail"]
 
 
 def test_files_wait_for_the_upload_window(make, sandbox):

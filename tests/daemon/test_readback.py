@@ -8,6 +8,7 @@ import pytest
 from assetsync.daemon.readback import ReadBack
 from assetsync.errors import LedgerError
 from assetsync.model import State
+from tests.world import PROBE
 
 FOLDER = "F1"
 
@@ -54,6 +55,30 @@ def test_work_that_asked_nothing_is_idle(world):
     reading.want_verify()
     steps(reading)
     assert not world.ledger.runs.last()["verify"].idle
+
+
+def test_idle_verify_asks_whether_the_key_is_valid(world):
+    reading, troubles = reading_of(world)
+    reading.want_verify()
+    steps(reading)
+    assert len(world.service.searches) == 1
+    world.service.key_refused = True
+    steps(reading)
+    assert troubles == [], "only at the times of schedule.verify"
+    reading.want_verify()
+    steps(reading)
+    assert troubles == ["key_refused"]
+
+
+def test_verify_with_work_asks_nothing_more(world):
+    world.write("a")
+    world.scan_and_send()
+    world.clock.advance(120)
+    reading, _ = reading_of(world)
+    reading.want_verify()
+    before = len(world.service.searches)
+    steps(reading)
+    assert [search.searchfor for search in world.service.searches[before:] if search.searchfor == PROBE] == []
 
 
 def test_audit_runs_only_on_request(world):

@@ -5,12 +5,17 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
+from contextlib import closing
 
 import pytest
 
+from assetsync.config import load_config
+from assetsync.ledger.ledger import read_ledger
 from assetsync.sandbox import FaultKind, FaultRule, Operation
+from assetsync.status.site_status import read_status
 
 PATHS = ("/", "/status.json", "/metrics", "/healthz", "/icon.svg")
 ANYWHERE = '{listen: "127.0.0.1:0"}'
@@ -65,6 +70,21 @@ def test_daemon_status_is_equal_everywhere(make, systemd):
     assert 'assetsync_files{site="d",state="blocked"} 1.0' in metrics
     assert get(running.address(), "/healthz") == "ok\n"
     assert running.stop() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_ended_daemon_leaves_its_last_sign_of_life(make, number):
+    """From it `status` counts the two minutes that a restart may take."""
+    running = make().start()
+    began = time.time()
+    running.signal(number)
+    running.process.wait(20)
+    with closing(read_ledger(running.ledger)) as ledger:
+        holder = ledger.runs.last_holder()
+        now = read_status(load_config(running.config, {}).outline, ledger, holder.at + 119)
+        later = read_status(load_config(running.config, {}).outline, ledger, holder.at + 121)
+    assert (holder.command, abs(holder.at - began) < 20) == ("run", True)
+    assert (now.not_running_since, later.not_running_since) == (None, holder.at)
 
 
 def test_reload_keeps_or_moves_status_address(make, reserved_port):

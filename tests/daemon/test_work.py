@@ -15,6 +15,7 @@ from assetsync.daemon.work import Work
 from assetsync.errors import LedgerError
 from assetsync.ledger.folders import Hold
 from assetsync.model import AddressProbe, UploadRequest
+from assetsync.status.sentences import headline
 from assetsync.status.site_status import read_status
 from assetsync.tree import filesystem
 from tests.world import PROBE
@@ -383,6 +384,31 @@ def test_health_check_waits_for_no_other_look_up(make_world):
     work.recover()
     assert world.site.circuit_breaker.pause is None
     assert [search.searchfor for search in world.service.searches] == [PROBE]
+
+
+def test_wrong_key_is_found_at_the_start(make_world):
+    """Nothing waits to be sent, and no look-up is due."""
+    world = make_world()
+    world.service.probed = AddressProbe(is_right=True, key_refused=True, detail="the service refuses the API key")
+    Work(world.site, idle=0.0).tend()
+    world.site.runtime_state.note()
+    status = read_status(world.site.config.outline, world.ledger, world.clock.now())
+    assert headline(status) == "Action needed: paused for 0 s (the service refuses the API key)."
+
+
+def test_refused_search_after_a_good_probe_is_cached(make_world):
+    """The service keeps the refusal of a key that was tried before it was valid."""
+    world = make_world()
+    work = Work(world.site, idle=0.0)
+    work.tend()
+    world.service.key_refused = True
+    assert not world.site.check_health()
+    assert world.site.circuit_breaker.pause.reason == "key_cached"
+    world.service.key_refused = False
+    assert world.site.check_health()
+    world.service.key_refused = True
+    assert not world.site.check_health()
+    assert world.site.circuit_breaker.latest.reason == "key_refused", "a search was answered since"
 
 
 def test_wrong_upload_address_is_found(make_world):

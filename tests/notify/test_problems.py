@@ -13,8 +13,8 @@ from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.runs import HeldUp, LastScan
 from assetsync.notify import notifications as notifications_module
 from assetsync.notify.channel import Undelivered
-from assetsync.notify.notifications import current_problems, notify_once
-from assetsync.text import moment
+from assetsync.notify.notifications import current_problems, notify_failed, notify_once
+from assetsync.text import moment, name_configuration
 
 
 @pytest.fixture
@@ -259,3 +259,38 @@ def test_ledger_of_older_release_repeats_no_message(world, two):
     world.ledger.set_fact("told", tracker.saved())
     notify_once(world.site, {})
     assert two.got == {"webhook": [], "command": []}
+
+
+def told_by(tracker, world, problems):
+    return [notice.text for notice in tracker.step(problems, world.clock.now(), world.clock.steady())]
+
+
+def test_refused_key_is_told_within_a_minute(world, look):
+    """Only a person ends it, so that nothing is gained by a wait; its end reports that the key is accepted."""
+    tracker, texts = NoticeTracker("hq"), []
+    trouble, key = world.site.circuit_breaker.trouble, "the service refuses the API key: write the right key into F"
+    trouble("key_refused", key, by_lookup=True)
+    for _ in range(30):
+        texts += told_by(tracker, world, look().values())
+        world.clock.advance(2)
+    assert texts == [f"hq: nothing is sent: {key}"]
+    trouble("unreachable", "no answer", by_check=True)
+    for _ in range(60):
+        texts += told_by(tracker, world, look().values())
+        world.clock.advance(2)
+    assert len(texts) == 1, "it is unknown whether the key is accepted"
+    assert world.site.check_health()
+    for _ in range(100):
+        texts += told_by(tracker, world, look().values())
+        world.clock.advance(2)
+    assert texts[1:] == ["hq: the service accepts the API key, after 5 min"]
+
+
+def test_names_hold_commands_that_run(world, monkeypatch):
+    notices = []
+    monkeypatch.setattr(notifications_module, "receivers", lambda *_: {"webhook": notices.append})
+    name_configuration("--site hq", "assetsync@hq")
+    error = LedgerError("it is refused", hint="`systemctl restart assetsync@SITE`, then `assetsync check`")
+    notify_failed(world.site.config, {}, world.clock, error, None)
+    name_configuration("")
+    assert notices[0].names == ("it is refused: `systemctl restart assetsync@hq`, then `assetsync check --site hq`",)

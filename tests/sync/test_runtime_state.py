@@ -1,10 +1,15 @@
 """What is written down for those who only see the ledger: when, and how seldom."""
 
+import re
+
 import pytest
 from structlog.testing import capture_logs
 
+from assetsync.core.notices import AT_ONCE, Kind, NoticeTracker
 from assetsync.errors import RootElsewhere, RootMissing
 from assetsync.ledger.runs import Unsettled
+from assetsync.notify.notifications import current_problems
+from assetsync.status.sentences import headline
 from assetsync.status.site_status import read_status
 
 
@@ -221,6 +226,43 @@ def test_failing_trials_are_no_end_of_a_pause(world, clock):
     assert [(log["event"], log["after"]) for log in logs] == [("the service answers again", 1300)]
 
 
+@pytest.fixture
+def losing(world):
+    """A site whose uploads are stored, while their answers are lost and searches are answered."""
+    world.service.script.extend(["lost_after"] * 200)
+    for number in range(100):
+        world.write(f"{number}", b"%d" % number)
+    world.scan()
+    world.live(2)
+    world.site.runtime_state.note()
+    world.live(240)
+    world.site.runtime_state.note()
+    return world
+
+
+def test_lost_answers_are_no_silent_service(losing):
+    said = headline(read_status(losing.config().outline, losing.ledger, losing.clock.now()))
+    assert re.match(r"Paused for [34] min \(answers to uploads are lost; \d+ files arrived\); ", said)
+
+
+def test_alert_counts_what_arrived(losing):
+    pause = losing.site.circuit_breaker.ongoing
+    problems = current_problems(losing.ledger, pause, None, (), losing.clock.now())
+    outage = [problem for problem in problems if problem.kind is Kind.OUTAGE]
+    (notice,) = NoticeTracker("hq").step(outage, losing.clock.now(), losing.clock.steady(), AT_ONCE)
+    said = r"hq: answers to uploads are lost for \d min: \d+ files arrived since; connection reset; "
+    assert re.match(said, notice.text)
+    assert "nothing is sent" not in notice.text
+
+
+def test_silent_service_is_unreachable_again(losing):
+    losing.service.down = True
+    losing.live(60)
+    losing.site.runtime_state.note()
+    said = headline(read_status(losing.config().outline, losing.ledger, losing.clock.now()))
+    assert "(the service cannot be reached)" in said
+
+
 def test_each_pause_between_two_notes_has_one_end(world):
     """The beginning was logged at once."""
     circuit_breaker = world.site.circuit_breaker
@@ -232,7 +274,7 @@ def test_each_pause_between_two_notes_has_one_end(world):
             for _ in range(2):
                 world.site.runtime_state.note()
             world.clock.advance(1)
-    assert [log["event"] for log in logs] == ["the service answers again"] * 2
+    assert [log["event"] for log in logs] == ["the service accepts the API key"] * 2
 
 
 def test_answered_check_at_exit_ends_the_pause(world):

@@ -169,6 +169,23 @@ def test_nothing_is_concluded_from_no_answer(mirrored):
     assert set(mirrored.states().values()) == {State.VERIFIED}
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_failure_of_a_known_address_is_the_services(make_world, is_known):
+    """A 500 of an address that stored uploads before does not come from a wrong address."""
+    world = make_world()
+    if is_known:
+        world.write("0")
+        world.scan_and_send()
+
+    def fails(_request):
+        raise BadAnswer("the answer was HTTP status 500", hint="see whether service.base_url is right", status=500)
+
+    world.service.during_search = fails
+    assert not world.site.check_health()
+    detail = world.site.circuit_breaker.pause.detail
+    assert ("the service fails" in detail, "base_url" in detail) == (is_known, not is_known)
+
+
 def test_empty_ledger_accepts_any_address(make_world):
     world = make_world()
     world.write("0")

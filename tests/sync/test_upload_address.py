@@ -1,7 +1,9 @@
 """The probe of the address for uploads: when it is made, and what is recorded of it."""
 
 import pytest
+from structlog.testing import capture_logs
 
+from assetsync.errors import KeyRefused
 from assetsync.model import AddressProbe
 from assetsync.status.sentences import headline, leftovers
 from assetsync.status.site_status import Level, read_status
@@ -9,8 +11,11 @@ from assetsync.status.site_status import Level, read_status
 WRONG = AddressProbe(is_right=False, detail="the answer was an HTML page, not the service's XML")
 
 
-def step(world):
-    world.site.upload_address_check.step()
+REFUSED = AddressProbe(is_right=True, key_refused=True, detail="the service refuses the API key")
+
+
+def step(world, *, tries_key=False):
+    world.site.upload_address_check.step(tries_key=tries_key)
 
 
 def status(world):
@@ -112,3 +117,66 @@ def test_right_address_is_not_reported(astray):
     astray.service.probed = AddressProbe(is_right=True)
     step(astray)
     assert (astray.service.probes, status(astray).wrong_address) == (1, None)
+
+
+def test_start_tries_the_key(world):
+    world.service.probed = REFUSED
+    with pytest.raises(KeyRefused, match="the service refuses the API key"):
+        step(world, tries_key=True)
+    step(world, tries_key=True)
+    assert world.service.probes == 1
+
+
+@pytest.mark.parametrize(("hours", "probes"), [(23, 1), (25, 2)])
+def test_key_is_tried_daily(world, hours, probes):
+    """The service makes a folder on its disk for each try."""
+    step(world, tries_key=True)
+    world.clock.advance(hours * 3600)
+    step(world, tries_key=True)
+    assert world.service.probes == probes
+
+
+@pytest.mark.parametrize(
+    ("minutes", "key", "before", "probes"),
+    [
+        pytest.param(5, "account", AddressProbe(is_right=True), 1, id="restarts in a row"),
+        pytest.param(15, "account", AddressProbe(is_right=True), 2, id="a later start"),
+        pytest.param(5, "another key", AddressProbe(is_right=True), 2, id="another key"),
+        pytest.param(5, "account", AddressProbe(), 2, id="no answer before"),
+    ],
+)
+def test_next_start_tries_the_key(world, minutes, key, before, probes):
+    world.service.probed = before
+    step(world, tries_key=True)
+    world.clock.advance(minutes * 60)
+    world.service.account = key
+    world.restart()
+    step(world, tries_key=True)
+    assert world.service.probes == probes
+
+
+def test_refused_key_is_tried_by_the_next_start(world):
+    world.service.probed = REFUSED
+    for _ in range(2):
+        with pytest.raises(KeyRefused):
+            step(world, tries_key=True)
+        world.restart()
+    assert world.service.probes == 2
+
+
+def test_wrong_address_is_reported_at_the_start(world):
+    world.service.probed = WRONG
+    step(world, tries_key=True)
+    assert status(world).wrong_address is not None
+
+
+def test_failing_probe_makes_no_used_address_wrong(world):
+    """What answers there for now, such as a page of a proxy, does not outweigh an upload that was stored."""
+    world.write("a", b"1")
+    world.scan()
+    step(world)
+    world.live(5)
+    world.service.probed = WRONG
+    with capture_logs() as logs:
+        step(world, tries_key=True)
+    assert (world.service.probes, logs) == (1, [])

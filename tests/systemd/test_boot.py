@@ -300,6 +300,7 @@ def test_the_timer_starts_the_pass(server):
     )
     server.machine.out("systemctl daemon-reload && systemctl start assetsync-reconcile@hq.timer")
     server.until_mirrored()
+    server.machine.until(lambda: "the timer's last pass" in server.status(), 20, "the pass is the timer's")
     server.machine.out("systemctl stop assetsync-reconcile@hq.timer")
 
 

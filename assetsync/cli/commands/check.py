@@ -9,7 +9,7 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -46,10 +46,12 @@ from assetsync.config import (
     mappings,
 )
 from assetsync.core.notices import trial_notice
-from assetsync.errors import BadAnswer, ConfigError, ServiceError
+from assetsync.core.outcome import SERVICE_FAILS_HELP
+from assetsync.errors import BadAnswer, ConfigError, LedgerError, ServiceError
 from assetsync.ledger.file.database import holder_of
 from assetsync.ledger.file.ledger_files import real
 from assetsync.ledger.folders import Hold
+from assetsync.ledger.reports import view_ledger
 from assetsync.log import redact
 from assetsync.model import SearchRequest
 from assetsync.notify.channel import Undelivered
@@ -247,9 +249,9 @@ def _operations(config: SiteConfig, service: HttpService, held: Mapping[str, Hol
                 yield Finding("service", Level.WARNING, message, f"write destfolderid: {spelled}")
         yield from _everywhere(config, service)
     except BadAnswer as error:
-        wrong = swapped(service, config)
         message = f"{error.message}: what answers at {config.service.base_url} is not the service"
-        wrong = wrong or BadAnswer(message, hint=error.hint or "correct service.base_url")
+        wrong = BadAnswer(error.message, hint=SERVICE_FAILS_HELP) if error.is_of_server and _has_sent(config) else None
+        wrong = wrong or swapped(service, config) or BadAnswer(message, hint=error.hint or "correct service.base_url")
         yield Finding("service", Level.ERROR, wrong.message, wrong.hint, Where.SERVICE)
     except ServiceError as error:
         fix = error.hint or "see that the service runs and that service.base_url is its address"
@@ -294,6 +296,13 @@ def _everywhere(config: SiteConfig, service: HttpService) -> Iterator[Finding]:
         )
         fix = "use an administrator's key, or move no asset there: it would count as missing"
         yield Finding("service", Level.WARNING, message, fix)
+
+
+def _has_sent(config: SiteConfig) -> bool:
+    """Return whether the service of the configuration has stored uploads, as far as the ledger can be read."""
+    with suppress(LedgerError, OSError), closing(view_ledger(config.ledger, site=config.site)) as ledger:
+        return ledger.has_sent_to(config.service.base_url)
+    return False
 
 
 _COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}

@@ -47,12 +47,15 @@ def list_doubts(config: SiteConfig, *, limit: int, as_json: bool) -> None:
     Example:
       assetsync doubt list --config hq.yaml --json
     """
+    before: tuple[State, str] | None = None
     with closing(read_ledger(config.ledger, site=config.site)) as ledger:
         for row, attempt in first_of(_doubts(ledger), limit, as_json=as_json, empty="nothing is in doubt"):
             if as_json:
                 write_json(_as_object(row, attempt))
                 continue
-            state = f"{row.state.words}, {about(row, row.detail or row.reason or '')}"
+            reason = row.state, row.detail or row.reason or ""
+            shown = "for the same reason" if reason == before else about(row, reason[1])
+            state, before = f"{row.state.words}, {shown}", reason
             write_parts(f"{printable(row.path)}:", runnable(state), between=" ")
             if attempt is not None:
                 handed = "an unknown part" if attempt.bytes_sent is None else amount(attempt.bytes_sent)

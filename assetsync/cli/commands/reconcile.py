@@ -2,11 +2,15 @@
 
 import os
 import random
+import re
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
+from datetime import datetime
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import click
@@ -24,6 +28,7 @@ from assetsync.config import SiteConfig, key_file, key_file_warning
 from assetsync.errors import LedgerBusy, LedgerDenied, UsageError
 from assetsync.ledger.file.ledger_files import exists
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
+from assetsync.ledger.runs import PASS, LastHolder
 from assetsync.log import configure_logging, log_uncaught
 from assetsync.parts import expect_root
 from assetsync.reconcile import Reconciler, Report, dry_run
@@ -124,7 +129,10 @@ def command(
                 if only_look:
                     report = dry_run(site, partial(_list, as_json=as_json)) if as_list else dry_run(site)
                 else:
+                    timer = _timer(os.environ, ledger)
+                    ledger.runs.note_holder(LastHolder(PASS, clock.now(), timer))
                     report = Reconciler(site, wait=wait, adopt=adopt, progress=progress).run()
+                    ledger.runs.note_holder(LastHolder(PASS, clock.now(), timer))
             if notifies and not report.interrupted:
                 from assetsync.notify.notifications import notify_once  # noqa: PLC0415 - slow to load, and rarely needed
 
@@ -148,6 +156,43 @@ def command(
         else:
             _tell(report, site, only_look=only_look)
     return _code(report)
+
+
+_PAUSES_OF_A_CALENDAR = 8
+"""Times of a calendar that are looked at: they include a weekend, if the timer leaves it out."""
+_TOOL_SECONDS = 10.0
+
+
+def _timer(environ: Mapping[str, str], ledger: Ledger) -> float | None:
+    """Return the longest pause of the timer that started this process, in seconds: 0.0 if its calendar is unknown.
+
+    A run by hand leaves the expectation as it is: return the pause of the earlier pass, None without a timer.
+    """
+    unit = environ.get("TRIGGER_UNIT", "")  # set by systemd
+    if not unit.endswith(".timer"):
+        before = ledger.runs.last_holder()
+        return None if before is None or before.command != PASS else before.timer
+    shown = _said("systemctl", "show", "--property=TimersCalendar", unit)
+    calendars = re.findall(r"OnCalendar=(.*?) ;", shown)
+    return min((_longest_pause(calendar) for calendar in calendars), default=0.0)
+
+
+def _longest_pause(calendar: str) -> float:
+    shown = _said("systemd-analyze", "calendar", f"--iterations={_PAUSES_OF_A_CALENDAR}", calendar)
+    times = [datetime.fromisoformat(time) for time in re.findall(r"[0-9-]{10} [0-9:]{8}(?= UTC$)", shown, re.MULTILINE)]
+    return max(((after - before).total_seconds() for before, after in pairwise(times)), default=0.0)
+
+
+def _said(*command: str) -> str:
+    """Return what a tool of systemd prints, "" if it fails."""
+    environ = os.environ | {"TZ": "UTC", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(  # noqa: S603 - its words are this program's and systemd's
+            command, capture_output=True, text=True, env=environ, timeout=_TOOL_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout
 
 
 def _code(report: Report) -> int:

@@ -11,16 +11,15 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
 from assetsync.cli.entry import OK
-from assetsync.cli.options import with_json, with_outline_or_all
+from assetsync.cli.options import raise_mistakes, with_json, with_outline_or_all
 from assetsync.cli.output import coloured, write, write_json
 from assetsync.cli.overview import brief_code, sentence, show_all
 from assetsync.config.outline import Outline
-from assetsync.ledger.file.database import holder_of
 from assetsync.ledger.reports import view_ledger
 from assetsync.status.document import as_object
 from assetsync.status.sentences import (
@@ -31,6 +30,7 @@ from assetsync.status.sentences import (
     leftovers,
     missing_folders,
     no_room,
+    not_running,
     orphan_sidecars,
     page_line,
     regular_work,
@@ -64,7 +64,8 @@ def command(config: Outline | None, *, as_json: bool, watch: bool, brief: bool) 
 
     The command only reads the ledger: it asks the service nothing and does not look at the tree. It works beside a
     daemon. It exits with 0 whatever it shows. With --brief, it exits with 1 if a person is needed: something is
-    blocked or stopped by a brake, nothing could be sent for an hour, or the last scan is older than 26 hours.
+    blocked or stopped by a brake, nothing could be sent for an hour, the last scan is older than 26 hours, the daemon
+    has not run for two minutes, or a pass of the timer is late.
 
     \b
     Examples:
@@ -80,38 +81,27 @@ def command(config: Outline | None, *, as_json: bool, watch: bool, brief: bool) 
         return show_all(as_json=as_json, brief=brief)
     if watch:
         _watch(config, as_json=as_json)
+        raise_mistakes()
         return OK
-    look = _look(config)
+    status = _look(config)
     if as_json:
-        write_json(_object(look))
+        write_json(as_object(status))
     elif brief:
-        write(f"{config.site}: {sentence(look.status)}")
+        write(f"{config.site}: {sentence(status)}")
     else:
-        for line in _painted(look, _lines(look)):
+        for line in _painted(status, _lines(status)):
             write(line)
-    return brief_code(look.status) if brief else OK
+    raise_mistakes()
+    return brief_code(status) if brief else OK
 
 
-class _Look(NamedTuple):
-    """The state of the site; `unseen` is the reason why it is unknown whether a process sends, None if it is known."""
-
-    status: SiteStatus
-    unseen: str | None
-
-
-def _look(config: Outline) -> _Look:
+def _look(config: Outline) -> SiteStatus:
     # Reopen the ledger each time: without a writer SQLite opens it as immutable and would not see later changes.
     with closing(view_ledger(config.ledger, site=config.site)) as ledger:
-        holder = holder_of(ledger.store.path)
-        return _Look(read_status(config, ledger, time.time(), running=holder.sends), holder.unseen)
+        return read_status(config, ledger, time.time())
 
 
-def _object(look: _Look) -> dict[str, Any]:
-    return as_object(look.status) | ({} if look.unseen is None else {"running": None})
-
-
-def _lines(look: _Look) -> Iterator[str]:
-    status = look.status
+def _lines(status: SiteStatus) -> Iterator[str]:
     yield f"{status.site}: {headline(status)}"
     yield counted(status)
     yield from sending(status)
@@ -135,26 +125,23 @@ def _lines(look: _Look) -> Iterator[str]:
     yield from unsettled(status)
     yield from leftovers(status)
     yield from page_line(status)
-    if look.unseen is not None:
-        yield f"it is unknown whether a process sends for this site: {look.unseen}"
-    elif not status.running:
-        yield "no process sends for this site now: systemctl start assetsync@SITE"
+    yield from not_running(status)
 
 
 _COLOURS = {Level.IN_SYNC: "green", "noted": "yellow", Level.UNDER_WAY: "yellow", Level.NEEDS_YOU: "red"}
 _MARK = re.compile(
-    r"(brake \d+|blocked|missing|unreadable|ledger|indexing stopped|configuration rejected)\b"
+    r"(brake \d+|blocked|missing|unreadable|ledger|indexing stopped|configuration rejected|not running|no pass)\b"
     r"|(?:held|in doubt|audit pending|metadata drift)(?=:)"
 )
 
 
-def _painted(look: _Look, lines: Iterable[str]) -> Iterator[str]:
+def _painted(status: SiteStatus, lines: Iterable[str]) -> Iterator[str]:
     """Yield the lines with the words that say whether an operator must act in colour, if the terminal has it."""
     for number, line in enumerate(lines):
         if not number:
             site, _, text = line.partition(": ")
             words, colon, rest = text.partition(": ")
-            yield f"{site}: {coloured(words, _COLOURS[look.status.badge])}{colon}{rest}"
+            yield f"{site}: {coloured(words, _COLOURS[status.badge])}{colon}{rest}"
         elif (mark := _MARK.match(line)) is not None:
             yield coloured(mark.group(), "red" if mark.group(1) else "yellow") + line[mark.end() :]
         else:
@@ -173,12 +160,12 @@ def _watch(config: Outline, *, as_json: bool) -> None:
             screen = stack.enter_context(_screen())
         while True:
             if as_json:
-                write_json(_object(look))
+                write_json(as_object(look))
             elif screen is not None:
                 screen.console.size = _terminal_size()
                 screen.update(_fitted(look, screen.console.size), refresh=True)
             else:
-                write(f"{moment(look.status.at)}")
+                write(f"{moment(look.at)}")
                 for line in _lines(look):
                     write(line)
                 write()
@@ -186,7 +173,7 @@ def _watch(config: Outline, *, as_json: bool) -> None:
             time.sleep(_EVERY)
             look = _look(config)
     if screen is not None:
-        write(f"{look.status.site}: {headline(look.status)}")
+        write(f"{look.site}: {headline(look)}")
 
 
 def _screen() -> "Live":
@@ -204,11 +191,11 @@ def _terminal_size() -> tuple[int, int]:
     return size.columns or 80, size.lines or 24
 
 
-def _fitted(look: _Look, size: "ConsoleDimensions") -> "Text":
+def _fitted(look: SiteStatus, size: "ConsoleDimensions") -> "Text":
     """Return the lines cut to the screen; if some do not fit below each other, a line says so."""
     from rich.text import Text  # noqa: PLC0415 - as above
 
-    lines = [*_lines(look), "", f"{moment(look.status.at)}, again every {_EVERY:.0f} s; Ctrl-C ends it"]
+    lines = [*_lines(look), "", f"{moment(look.at)}, again every {_EVERY:.0f} s; Ctrl-C ends it"]
     if len(lines) > size.height:
         more = [*lines[: size.height - 2], "… and more: assetsync status without --watch", lines[-1]]
         lines = more if size.height > _NARROWEST else lines[: size.height]

@@ -30,13 +30,17 @@ _TRIAL_REST = 900.0
 
 @dataclass(frozen=True, slots=True)
 class CircuitPause:
-    """Why nothing is sent, and since when (steady seconds); `failed_checks` counts the failed tries since then."""
+    """Why nothing is sent, and since when (steady seconds); `failed_checks` counts the failed tries since then.
+
+    `loses_answers`: the last failure was an upload that was sent, so that the file may have arrived.
+    """
 
     reason: str
     detail: str
     since: float
     next_check: float
     failed_checks: int = 0
+    loses_answers: bool = False
 
 
 class _State(StrEnum):
@@ -123,11 +127,13 @@ class CircuitBreaker:
         *,
         by_check: bool = False,
         by_lookup: bool = False,
+        loses_answers: bool = False,
     ) -> bool:
         """Open the breaker; return True if the trouble is new, so that its beginning is reported once.
 
         Failed health checks (`by_check`) and failed trial POSTs make the next pause longer. The POSTs that were in
-        flight when the trouble began do not. `by_lookup`: the failure was a look-up without an answer.
+        flight when the trouble began do not. `by_lookup`: the failure was a look-up without an answer;
+        `loses_answers`: it was an upload that may have arrived.
         """
         with self._lock:
             self.lookups_answered = not (by_check or by_lookup)
@@ -147,7 +153,7 @@ class CircuitBreaker:
             due = now + max(wait, retry_after or 0.0)
             if self.pause is not None and not by_check:
                 due = max(self.pause.next_check, now + (retry_after or 0.0))
-            self._last, self._state = CircuitPause(reason, detail, since, due, failed), _State.OPEN
+            self._last, self._state = CircuitPause(reason, detail, since, due, failed, loses_answers), _State.OPEN
             return last is None
 
     def _is_soon(self, until: float) -> bool:

@@ -206,7 +206,7 @@ class ResultRecorder:
         else:
             is_of_service = outcome.fault is not Fault.FILE or sent.left is SentExtent.ALL
         if is_of_service:
-            self.trouble(outcome.reason, outcome.detail, retry_after)
+            self.trouble(outcome.reason, outcome.detail, retry_after, loses_answers=True)
 
     def _report_accepted(self, result: Result, state: State) -> None:
         """Count and log the upload; it is in doubt if another version has its asset id."""
@@ -244,10 +244,18 @@ class ResultRecorder:
         """Pause sending while the process lacks descriptors or memory: the files in flight free theirs meanwhile."""
         self.trouble(error.REASON, str(error), None)
 
-    def trouble(self, reason: str, detail: str, retry_after: float | None, *, by_lookup: bool = False) -> None:
-        """Open the circuit breaker, and log it if it was closed; `by_lookup`: a look-up was not answered."""
+    def trouble(
+        self,
+        reason: str,
+        detail: str,
+        retry_after: float | None,
+        *,
+        by_lookup: bool = False,
+        loses_answers: bool = False,
+    ) -> None:
+        """Open the circuit breaker as its `trouble` does, and log it if it was closed."""
         if reason == OutOfResources.REASON:
             self.shortages += 1
             retry_after = _RESOURCES_PAUSE
-        if self._circuit_breaker.trouble(reason, detail, retry_after, by_lookup=by_lookup):
+        if self._circuit_breaker.trouble(reason, detail, retry_after, by_lookup=by_lookup, loses_answers=loses_answers):
             log.warning("sending paused", reason=reason, detail=detail, next=RESUMES)

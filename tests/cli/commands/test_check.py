@@ -20,7 +20,7 @@ from assetsync.cli.check_ledger import _no_room
 from assetsync.cli.commands import check as check_command
 from assetsync.cli.entry import program
 from assetsync.cli.finding import Level
-from assetsync.sandbox import FaultKind, FaultRule
+from assetsync.sandbox import FaultKind, FaultRule, Operation
 from tests.cli.conftest import KEY, PAPERS, PHOTOS
 from tests.core.test_xmp import packet
 
@@ -45,6 +45,18 @@ def test_sound_site_is_exit_0_with_object(site):
     assert _levels(result.only) == {
         what: {"ok"} for what in ("configuration", "key", "tree", "watch", "ledger", "service")
     }
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_plain_500_is_the_services_trouble(site, is_known):
+    """Once the address has stored an upload, its failures no longer make it suspect."""
+    site.write("a.jpg")
+    if is_known:
+        site.run("reconcile")
+    site.sandbox.set_faults(FaultRule(kind=FaultKind.STATUS, operation=Operation.SEARCH, status=500))
+    (found,) = [f for f in site.run("check", "--json").only["findings"] if f["what"] == "service"]
+    assert ("base_url" in f"{found['message']} {found['fix']}") is not is_known
+    assert (found["level"], "HTTP status 500" in found["message"]) == ("error", True)
 
 
 def test_answered_search_proves_no_folder(site):

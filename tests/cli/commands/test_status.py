@@ -30,6 +30,7 @@ KEYS = {
     "verdict",
     "level",
     "running",
+    "not_running_since",
     "folders",
     "oldest_waiting",
     "hours",
@@ -233,6 +234,7 @@ def test_refused_key_is_shown_until_good_run(site):
         "hq: Action needed: the last run ended 0 s ago (the service refuses the API key). 0 of 1 verified, 1 pending."
     )
     assert "the service, since " in result.out
+    assert f"the service refuses the API key: write the right key into {site.key_file}, then " in result.out
     said = site.run("status", "--json").only
     assert (said["level"], said["paused"], said["ended_by"]["reason"]) == ("needs_you", None, "key_refused")
     site.key_file.write_text(key)
@@ -354,7 +356,10 @@ def test_unreadable_lock_hides_nothing_else(site):
     lock.unlink()
     lock.symlink_to(site.folder / "nowhere")
     result = site.run("status")
-    assert (result.code, result.out.splitlines()[0]) == (0, "hq: 1 of 2 verified, 1 needs you.")
+    assert (result.code, result.out.splitlines()[0]) == (
+        0,
+        "hq: Action needed: unknown whether it runs. 1 of 2 verified, 1 needs you.",
+    )
     assert "it is unknown whether a process sends for this site: the lock of the ledger" in result.out
     assert "no process sends" not in result.out
     said = site.run("status", "--json").only
