@@ -153,7 +153,8 @@ class HttpService:
         if self._keeps_to_folder is None:
             nowhere = SearchRequest(searchfor="%", folderid=secrets.token_hex(16).upper(), dbdirect=True, maxrows=1)
             with self._open_search(search_call(nowhere), self._verb, FolderIds()) as assets:
-                self._keeps_to_folder = next(assets, None) is None
+                # To its end: the rows of an answer that is cut show nothing.
+                self._keeps_to_folder = not [*assets]
         return self._keeps_to_folder
 
     @contextmanager
