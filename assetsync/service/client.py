@@ -154,7 +154,7 @@ class HttpService:
             nowhere = SearchRequest(searchfor="%", folderid=secrets.token_hex(16).upper(), dbdirect=True, maxrows=1)
             with self._open_search(search_call(nowhere), self._verb, FolderIds()) as assets:
                 # To its end: the rows of an answer that is cut show nothing.
-                self._keeps_to_folder = not [*assets]
+                self._keeps_to_folder = not sum(1 for _ in assets)
         return self._keeps_to_folder
 
     @contextmanager
