@@ -1,6 +1,6 @@
 """The settings of a sandbox, fixed while it runs. `faults` holds what can be switched while it runs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias, get_args
@@ -43,6 +43,11 @@ class SandboxSettings:
     case to the kind that files of the ending are taken for, in place of the usual one (RAW files are other in some
     installations, observed).
 
+    With `custom_fields`, the ids of all custom fields, any other one in an upload drops the metadata after it from a
+    picture, and an upload of another kind is never processed (observed). Documents and audio with names of more than
+    `longest_name` characters are never processed, and of such a video nothing is stored: `.jpg` is appended to its name
+    (observed).
+
     `strays` selects the answer of the addresses below `/razuna` that are not of the interface: 404, a redirect to a
     login page, or that page itself (both observed where the path of the tenant was left out).
 
@@ -67,6 +72,8 @@ class SandboxSettings:
     folds_blanks: bool = False
     renames: bool = False
     file_kinds: Mapping[str, FileKind] = field(default_factory=dict)
+    custom_fields: Sequence[str] | None = None
+    longest_name: Annotated[int, Field(ge=1)] | None = None
     self_index: bool = True
     index_delay: _Seconds = 0.0
     processing_delay: _Seconds = 0.0

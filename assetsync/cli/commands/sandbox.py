@@ -84,6 +84,15 @@ def _file_kinds(_ctx: click.Context, _param: click.Parameter, pairs: tuple[str, 
     callback=_file_kinds,
     help="Take files of an ending for img, vid, aud, doc or other; may be repeated.",
 )
+@click.option(
+    "--custom-field",
+    "custom_fields",
+    multiple=True,
+    metavar="ID",
+    callback=lambda _context, _option, given: given or None,
+    help="Have only this custom field: another loses metadata, or the file; may be repeated.",
+)
+@click.option("--longest-name", type=int, metavar="N", help="Process no document, audio or video with a longer name.")
 @click.option("--no-self-index", is_flag=True, help="Index assets only after searchIndex.")
 @click.option("--duplicate-check", is_flag=True, help="Refuse content that is already there.")
 @click.option("--max-content-length", type=int, metavar="BYTES", help="Answer error 10001 to longer uploads.")
