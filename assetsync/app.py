@@ -211,7 +211,10 @@ def build(
     heartbeat = heartbeat or Heartbeat()
     service_identity = ServiceIdentity(service, ledger, clock, config.service.base_url, folders)
     context = Context(
-        ledger, service_identity, make_tree(config), clock, chance, heartbeat=heartbeat, meter=meter or NullMeter()
+        *(ledger, service_identity, make_tree(config), clock, chance),
+        heartbeat=heartbeat,
+        meter=meter or NullMeter(),
+        longest_name=config.service.longest_name,
     )
     circuit_breaker = CircuitBreaker(clock.steady, chance.random)
     health_check = HealthCheck(service_identity, folders)

@@ -112,6 +112,7 @@ def test_omitted_settings_have_defaults(make_config):
             "metadata_fields": {"img": None, "vid": None, "aud": None, "doc": None, "other": None},
             "custom_fields": {},
             "kinds": {},
+            "longest_name": 190,
             "asset_url": None,
             "xmp_fields": {},
         },

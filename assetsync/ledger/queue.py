@@ -271,6 +271,19 @@ class Queue:
         # Most files are new, and this is asked for each large file that is sent.
         return row.attempts > 0 and bool(self._store.value(sql, row.id, UNREADABLE_WHILE_SENT))
 
+    def name(self, file_id: int, name: str) -> None:
+        """Change the name under which a queued version will be sent."""
+        sql = "UPDATE files SET folded_name = ? WHERE id = ? AND state = 'queued'"
+        self._store.change(sql, name.casefold(), file_id)
+
+    def verified_name(self, path: bytes) -> str | None:
+        """Return the name under which the newest verified version of a path was sent, None without one."""
+        sql = (
+            "SELECT a.sent_name FROM files f CROSS JOIN attempts a ON a.file_id = f.id WHERE f.path = ?"
+            " AND f.verified_at IS NOT NULL AND a.result IN ('accepted', 'found') ORDER BY a.id DESC LIMIT 1"
+        )
+        return next(iter(self._store.column(sql, path)), None)
+
     def block(self, file_id: int, reason: str, detail: str, now: float, *, due_at: float | None = None) -> None:
         """Block a version that must not be sent as it is; skip it if it is no longer queued.
 

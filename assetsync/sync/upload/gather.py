@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from assetsync.core.mapping import Mappings
 from assetsync.core.metadata import folder_sidecars, own_sidecars, sidecar_for
-from assetsync.core.names import sent_name
 from assetsync.core.sent_texts import digests
 from assetsync.core.settled import is_settled
 from assetsync.errors import FileChanged, FileUnreadable, NotRegular, RootMissing, SidecarError
@@ -181,7 +180,9 @@ class Sources(NamedTuple):
 class Gathering:
     """The facts on one file, gathered as `decide` asks for them; `close` closes the file, if it was opened."""
 
-    def __init__(self, sources: Sources, facts: Facts) -> None:
+    def __init__(self, sources: Sources, facts: Facts, name: str) -> None:
+        """Start with no more facts; the file will be sent as `name`."""
+        self._name = name
         self._sources = sources
         self._context = sources.context
         self._ledger = sources.context.ledger
@@ -231,7 +232,7 @@ class Gathering:
         assert sidecars is not None, "the metadata is gathered before a file is sent"
         assert sidecars.metadata is not None, "a file with a mistake in its metadata is not sent"
         assert self._body is not None, "the body is read before a file is sent"
-        name, boundary, metadata = sent_name(row.path.rpartition(b"/")[2]), self._context.token(), sidecars.metadata
+        name, boundary, metadata = self._name, self._context.token(), sidecars.metadata
         sent = digests(metadata.texts)
         intent = Intent(row.id, row.destfolderid, name, boundary, row.stat, content.md5, metadata.digest, sent=sent)
         request = UploadRequest(row.destfolderid, name, boundary, metadata.fields, metadata.language, metadata.options)

@@ -11,7 +11,7 @@ import structlog
 from assetsync.core.backoff import WELL_WITHIN
 from assetsync.core.kinds import guess_kind
 from assetsync.core.mapping import Mappings
-from assetsync.core.names import printable
+from assetsync.core.names import is_cut_of, may_be_cut, printable
 from assetsync.errors import ReadStopped, RootMissing, SidecarError
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.versions import NewVersion
@@ -66,8 +66,13 @@ class Preparer:
         Raise ServiceError if the service does not answer, OutOfResources, and Unlisted while the folder still has to be
         listed before the first POST into it. Raise ListingNeeded only if it is `hurried`.
         """
+        name = self._name_of(row)
+        if name.casefold() != row.folded_name:
+            # It was cut to another length when it was queued. No two files of a folder are sent under one name at once.
+            self._ledger.queue.name(row.id, name)
+            return None
         facts = facts_of(row, self._mappings, self._rules, self._clock.now())
-        gathering = Gathering(self._sources, facts)
+        gathering = Gathering(self._sources, facts, name)
         decision: Decision | Gather | None = None
         try:
             while isinstance(decision := decide(facts), Gather):
@@ -86,6 +91,12 @@ class Preparer:
     def sidecars_changed(self, ready: Ready) -> bool:
         """Return whether any sidecar has changed since the metadata of the file was read."""
         return self._sidecars.cache.changes != ready.sidecar_changes
+
+    def _name_of(self, row: FileRow) -> str:
+        """Return the name to send: cut as it was for an asset of the path that the service has processed."""
+        name, file_name = self._context.names_of_path(row.path)[0], row.path.rpartition(b"/")[2]
+        kept = self._ledger.queue.verified_name(row.path) if may_be_cut(file_name) else None
+        return name if kept is None or not is_cut_of(file_name, kept) else kept
 
     def _act(self, facts: Facts, decision: Decision) -> None:
         """Act on a decision other than Send; the ledger changes nothing if the row is no longer as it was read."""
