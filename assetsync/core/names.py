@@ -33,11 +33,11 @@ def sent_name(name: bytes, longest: int = LONGEST_NAME) -> str:
     It has at most `longest` characters; the ending is kept. Two Unicode forms of a name stay two names.
     """
     safe = _NOT_SENT.sub("_", name.decode("utf-8", "surrogateescape"))
-    if _framed_length(safe) > longest:
+    if framed_length(safe) > longest:
         stem, dot, ending = safe.rpartition(".")
         kept = dot + ending if stem and len(ending) <= _LONGEST_ENDING else ""
         stem = safe.removesuffix(kept)[:longest]
-        while _framed_length(stem + kept) > longest:
+        while framed_length(stem + kept) > longest:
             stem = stem[:-1]
         safe = stem + kept
     return safe if safe.strip(". ") else _STAND_IN
@@ -56,10 +56,10 @@ def may_be_cut(name: bytes) -> bool:
 
 def is_cut_of(name: bytes, sent: str) -> bool:
     """Return whether `sent` is the name of the file as it was sent, cut to any length."""
-    return sent_name(name, _framed_length(sent)) == sent
+    return sent_name(name, framed_length(sent)) == sent
 
 
-def _framed_length(name: str) -> int:
+def framed_length(name: str) -> int:
     """Count the characters that the service will see: a quote is sent as `%22` and stays `%22` (observed "Names")."""
     return len(name) + 2 * name.count('"')
 

@@ -18,8 +18,10 @@ from assetsync.ledger.file.group_commit import Pending
 from assetsync.ledger.folders import ASKED_TO_WAIT, HELD, NOT_HELD, UNLISTED, Hold, hold_folder, release_folder
 from assetsync.ledger.rows import (
     FILE_COLUMNS,
+    NEW_FIELD,
     NOT_INDEXED,
     WAITS_FOR_SIDECAR,
+    WITHOUT_METADATA,
     FileRow,
     Usual,
     apply,
@@ -317,6 +319,14 @@ class Queue:
             f" WHERE (path = ? OR path >= ? AND path < ?) AND {WAITS_FOR_SIDECAR}"
         )
         return self._store.change(sql, now, path, *below(path))
+
+    def without_metadata(self, path: bytes, now: float) -> int:
+        """Let files at a path and below it be sent without metadata that wait for a new field; return their number."""
+        sql = (
+            "UPDATE files SET without_sidecar = ?, due_at = ?, reason = NULL, detail = NULL"
+            " WHERE (path = ? OR path >= ? AND path < ?) AND state = 'queued' AND wanted = 'yes' AND reason = ?"
+        )
+        return self._store.change(sql, WITHOUT_METADATA, now, path, *below(path), NEW_FIELD)
 
     def postpone_behind(self, row: FileRow, undecided: FileRow, now: float, pause: float, detail: str) -> None:
         """Delay a version, and later ones of its folder and size, behind an upload: see `EqualContent.unread`."""

@@ -167,6 +167,10 @@ class Sidecars:
         """
         return self._merge(path, self._levels(path, mapping, is_alone=is_alone, with_xmp=with_xmp), mapping, kind)
 
+    def no_metadata(self, path: bytes, mapping: Mapping) -> FileMetadata:
+        """Return what is sent with a file without metadata: the options of its mapping alone."""
+        return self._merge(path, _Levels([], (), own_is_empty=False, folders_written=0.0), mapping)
+
     def metadata_and_origins(self, path: bytes, mapping: Mapping) -> tuple[FileMetadata, dict[str, bytes | None]]:
         """Return `metadata_of`, and the sidecar that gives each field; None for the mapping. Raise SidecarError."""
         found = self._levels(path, mapping)

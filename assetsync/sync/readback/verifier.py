@@ -17,6 +17,7 @@ from assetsync.core.names import is_shown_as, may_be, printable
 from assetsync.core.read_back import (
     LOOK_AGAIN,
     NEVER_PROCESSED,
+    SAME_METADATA,
     UNSEEN_PATIENCE,
     Expected,
     ReadBackWaits,
@@ -371,11 +372,13 @@ class Verifier:
         if not seen.is_never(now, patience):
             return row, None, columns
         again = "assetsync upload" if row.wanted is Wanted.OUTSIDE else "assetsync retry"
+        suspects = self._sent_metadata.suspects(row)
         detail = (
-            f"the service has not processed the asset {row.assetid} since {moment(seen.since)}, perhaps because it was"
-            f" stopped in between; assetsync looks every hour whether it has; `{again} --send-again PATH` uploads the"
-            " file again"
+            f"the service has not processed the asset {row.assetid} since {moment(seen.since)}{suspects.sentence};"
+            f" assetsync looks every hour whether it has; `{again} --send-again PATH` uploads the file again"
         )
+        if suspects.in_metadata and row.wanted is not Wanted.OUTSIDE:
+            detail += f"; {SAME_METADATA}: `assetsync retry --send-again --without-metadata PATH` sends it without"
         log.error("blocked", path=printable(row.path), assetid=row.assetid, detail=detail)
         columns |= {"reason": NEVER_PROCESSED, "detail": detail, "due_at": now + LOOK_AGAIN}
         return row, Event.NEVER_PROCESSED, columns

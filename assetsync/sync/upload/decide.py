@@ -334,7 +334,7 @@ def _described(facts: Facts) -> Decision | Gather | None:
     waited = now - facts.row.queued_at
     # A file queued in the future was queued by a clock that has since been set back: do not wait.
     may_come = facts.mapping is not None and facts.mapping.sidecars and 0 <= waited < facts.rules.sidecar_wait
-    if may_come and not has_come:
+    if may_come and not has_come and not facts.row.is_without_metadata:
         # When the sidecar appears, the file is due at once.
         until = now + min(facts.rules.sidecar_wait - waited, LONGEST)
         return Wait(until, "waits for its sidecar, watch.sidecar_wait at most")

@@ -251,7 +251,7 @@ class Gathering:
     def _kind(self) -> KindShown:
         row, mapping, kinds = self._facts.row, self._facts.mapping, self._sources.kinds
         assert mapping is not None, "a file without a mapping is not sent"
-        if kinds.is_settled(row.path):
+        if row.is_without_metadata or kinds.is_settled(row.path):
             return KindShown()
         try:
             depends_on_kind = self._sidecars.metadata_of(row.path, mapping).depends_on_kind
@@ -319,6 +319,8 @@ class Gathering:
     def _metadata(self) -> SidecarState:
         row, mapping = self._facts.row, self._facts.mapping
         assert mapping is not None, "a file without a mapping has no metadata"
+        if row.is_without_metadata:
+            return SidecarState(self._sidecars.no_metadata(row.path, mapping))
         # The steps since the file was opened may have taken long, and a sidecar may have appeared meanwhile.
         waited = self._context.clock.steady() - self._opened_at
         is_now = self._sidecars.cache.changes == self._sidecar_changes and waited < _NOW
