@@ -44,7 +44,7 @@ from assetsync.sync.runtime_state import RuntimeState
 from assetsync.sync.service_identity import ServiceIdentity
 from assetsync.sync.upload.circuit_breaker import RESUMES, CircuitBreaker
 from assetsync.sync.upload.folder_listing import FolderListing
-from assetsync.sync.upload.kinds import Kinds
+from assetsync.sync.upload.kinds import Kinds, NewFields
 from assetsync.sync.upload.limits import DoubtLimit, RateLimiter
 from assetsync.sync.upload.prepare import Preparer
 from assetsync.sync.upload.queue import Selection, UploadQueue
@@ -223,6 +223,7 @@ def build(
     most_long = workers - 1 if workers > 1 else None
     upload_queue = UploadQueue(ledger, clock, plan.mappings.all, most_long=most_long)
     kinds = Kinds(ledger, clock, config.service, is_leased=upload_queue.is_leased)
+    new_fields = NewFields(ledger, clock, config.service, kinds, is_leased=upload_queue.is_leased)
     sidecar_cache = SidecarCache(clock)
     met = partial(note_sidecar, context, plan, sidecar_cache)
     field_names = config.service.field_names
@@ -248,7 +249,7 @@ def build(
     )
 
     # Queued files are sent.
-    preparer = Preparer(context, plan.mappings, sidecars, folder_listing, sending, kinds=kinds)
+    preparer = Preparer(context, plan.mappings, sidecars, folder_listing, sending, kinds=kinds, new_fields=new_fields)
     doubt_limit = DoubtLimit.of(config, ledger.doubts, clock)
     selection = Selection(
         upload_queue,
@@ -272,7 +273,7 @@ def build(
     # A cron line defines when the daemon's job runs; whatever is due by then has waited for at least a minute.
     indexer = Indexer(context, interval=(index.seconds if isinstance(index, Interval) else 60.0) if indexes else None)
     drift = Drift(context, plan, sidecars, resend_moved=resend_moved)
-    sent_metadata = SentMetadata(context, plan, sidecars)
+    sent_metadata = SentMetadata(context, plan, sidecars, new_fields.of)
 
     root_identity = RootIdentity(context, plan, DuplicateSites(ledger, clock, config.ledger, claim_of(config)))
     runtime_state = RuntimeState(

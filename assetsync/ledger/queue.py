@@ -278,6 +278,19 @@ class Queue:
         sql = "UPDATE files SET folded_name = ? WHERE id = ? AND state = 'queued'"
         self._store.change(sql, name.casefold(), file_id)
 
+    def version(self, file_id: int) -> FileRow | None:
+        """Return a version by its id, None if it was forgotten or merged into another."""
+        return next(iter(files_where(self._store, "id = ?", file_id)), None)
+
+    def is_overtaken(self, file_id: int) -> bool:
+        """Return whether the service has processed an upload that was accepted after that of a version."""
+        sql = (
+            "SELECT EXISTS (SELECT 1 FROM attempts a JOIN files f ON f.id = a.file_id"
+            " WHERE a.id > (SELECT MAX(id) FROM attempts WHERE file_id = ?) AND a.result = 'accepted'"
+            " AND f.seen_at IS NOT NULL AND f.unprocessed_id IS NULL)"
+        )
+        return bool(self._store.value(sql, file_id))
+
     def verified_name(self, path: bytes) -> str | None:
         """Return the name under which the newest verified version of a path was sent, None without one."""
         sql = (

@@ -385,6 +385,8 @@ def test_unknown_folder_is_listed_first(book, steps, needed):
         ),
         lambda ledger: ledger.equal_content.resembling(ledger.versions.current_of(b"there"), ["there"]),
         lambda ledger: ledger.control_samples.has_begun(),
+        lambda ledger: ledger.queue.verified_name(b"there"),
+        lambda ledger: ledger.queue.is_overtaken(1),
         # Accepted with the id of another, whose owner is looked for.
         lambda ledger: ledger.attempt_results.accepted(1, 1, accepted("A"), NOW),
     ],

@@ -13,7 +13,7 @@ from assetsync.core.doubt import MOST_NAMED, UNPROCESSED_PATIENCE
 from assetsync.core.kinds import PATIENCE, PAUSE
 from assetsync.core.names import printable
 from assetsync.core.settled import EMPTY, KEEPS_CHANGING, MOST_CUTS, rest_after, unchanged_for
-from assetsync.ledger.rows import NO_SIDECAR, FileRow
+from assetsync.ledger.rows import NEW_FIELD, NO_SIDECAR, FileRow
 from assetsync.model import FileStat
 from assetsync.sync.upload.facts import (
     Absent,
@@ -29,7 +29,7 @@ from assetsync.sync.upload.facts import (
     Resembles,
     Unreadable,
 )
-from assetsync.text import moment
+from assetsync.text import moment, quoted
 from assetsync.tree.body import difference
 
 _LATER = 60.0
@@ -341,6 +341,24 @@ def _described(facts: Facts) -> Decision | Gather | None:
     return None
 
 
+def _with_known_fields(facts: Facts) -> Decision | Gather | None:
+    """Let a file wait while another one shows whether the service processes files with a new field."""
+    new, now = facts.new_field, facts.now
+    if new is None:
+        return Gather(Fact.NEW_FIELD)
+    if new.name is None:
+        return None
+    first = printable(new.by[0])
+    detail = f"waits until the service has processed {first}, the first file with the metadata field {new.name}"
+    if new.is_tried:
+        detail = (
+            f"waits because the service has not processed {' and '.join(map(printable, new.by))}, the first files with"
+            f" the metadata field {new.name}: add the field to the service and send one of them again (`assetsync retry"
+            f" --send-again {quoted(new.by[0])}`), or `assetsync retry --without-metadata PATH` sends this file without"
+        )
+    return Wait(now + min(WELL_WITHIN, max(_SOON, (now - facts.row.queued_at) / 4)), detail, reason=NEW_FIELD)
+
+
 _RULES: tuple[Callable[[Facts], Decision | Gather | None], ...] = (
     _mapped,
     _rested,
@@ -352,4 +370,5 @@ _RULES: tuple[Callable[[Facts], Decision | Gather | None], ...] = (
     _read_whole,
     use_equal,
     _described,
+    _with_known_fields,
 )

@@ -1,6 +1,7 @@
 """Gather the facts on a file that `decide` asks for: from the ledger, the tree, its sidecars and its folder's listing.
 
-Nothing is written, except what a listing of the folder records, and which file of an ending goes first. The file stays
+Nothing is written, except what a listing of the folder records, and which file of an ending or with a new field goes
+first. The file stays
 open, so that the file which is sent is the file on which was decided.
 """
 
@@ -25,6 +26,7 @@ from assetsync.sync.upload.facts import (
     Content,
     Fact,
     Facts,
+    FieldShown,
     KindShown,
     MayBeUploadOf,
     NothingEqual,
@@ -33,7 +35,7 @@ from assetsync.sync.upload.facts import (
     Unreadable,
 )
 from assetsync.sync.upload.folder_listing import FolderListing
-from assetsync.sync.upload.kinds import Kinds
+from assetsync.sync.upload.kinds import Kinds, NewFields
 from assetsync.tree.body import SMALL, FileBody, digest
 from assetsync.tree.safe_open import OpenFile, Tree, expect_resources
 
@@ -174,6 +176,7 @@ class Sources(NamedTuple):
     folder_listing: FolderListing
     dedupe: Dedupe
     kinds: Kinds
+    new_fields: NewFields
     sidecar_states: SidecarStates
 
 
@@ -220,6 +223,8 @@ class Gathering:
                         facts.replaces = self._ledger.reports.asset_before(row)
                 case Fact.METADATA:
                     facts.sidecars = self._metadata()
+                case Fact.NEW_FIELD:
+                    facts.new_field = self._new_field()
         except RootMissing:
             # The root may disappear after the file was opened.
             facts.disk = Absent.FOLDER
@@ -259,6 +264,11 @@ class Gathering:
             # The facts that follow show it.
             return KindShown()
         return KindShown(kinds.first_before(row) if depends_on_kind else None)
+
+    def _new_field(self) -> FieldShown:
+        metadata = None if self._facts.sidecars is None else self._facts.sidecars.metadata
+        assert metadata is not None, "a file with a mistake in its metadata is not sent"
+        return self._sources.new_fields.first_before(self._facts.row, dict(metadata.fields), metadata.digest)
 
     def _open(self) -> FileStat | Absent | Unreadable:
         row, mapping = self._facts.row, self._facts.mapping

@@ -23,7 +23,7 @@ from assetsync.sync.upload.dedupe import Dedupe
 from assetsync.sync.upload.facts import Facts, Rules
 from assetsync.sync.upload.folder_listing import FolderListing
 from assetsync.sync.upload.gather import Gathering, Ready, SidecarStates, Sources, facts_of
-from assetsync.sync.upload.kinds import Kinds
+from assetsync.sync.upload.kinds import Kinds, NewFields
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +40,7 @@ class Preparer:
         rules: Rules,
         *,
         kinds: Kinds,
+        new_fields: NewFields,
     ) -> None:
         self._context = context
         self._ledger = context.ledger
@@ -50,7 +51,7 @@ class Preparer:
         self._rules = rules
         self.dedupe = Dedupe(context, folder_listing)
         sidecar_states = SidecarStates(context.tree, context.clock, sidecars, context.ledger.versions, rules.settle)
-        self._sources = Sources(context, sidecars, folder_listing, self.dedupe, kinds, sidecar_states)
+        self._sources = Sources(context, sidecars, folder_listing, self.dedupe, kinds, new_fields, sidecar_states)
 
     def is_listed(self, destfolderid: str) -> bool:
         """Return whether a file for the folder can probably be prepared without a listing."""
