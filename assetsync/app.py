@@ -44,7 +44,7 @@ from assetsync.sync.runtime_state import RuntimeState
 from assetsync.sync.service_identity import ServiceIdentity
 from assetsync.sync.upload.circuit_breaker import RESUMES, CircuitBreaker
 from assetsync.sync.upload.folder_listing import FolderListing
-from assetsync.sync.upload.kinds import Kinds
+from assetsync.sync.upload.kinds import Kinds, NewFields
 from assetsync.sync.upload.limits import DoubtLimit, RateLimiter, SizeLimit
 from assetsync.sync.upload.prepare import Preparer
 from assetsync.sync.upload.queue import Selection, UploadQueue
@@ -216,7 +216,10 @@ def build(
     heartbeat = heartbeat or Heartbeat()
     service_identity = ServiceIdentity(service, ledger, clock, config.service.base_url, folders)
     context = Context(
-        ledger, service_identity, make_tree(config), clock, chance, heartbeat=heartbeat, meter=meter or NullMeter()
+        *(ledger, service_identity, make_tree(config), clock, chance),
+        heartbeat=heartbeat,
+        meter=meter or NullMeter(),
+        longest_name=config.service.longest_name,
     )
     circuit_breaker = CircuitBreaker(clock.steady, chance.random)
     health_check = HealthCheck(service_identity, folders)
@@ -228,6 +231,9 @@ def build(
     )
     folder_listing = FolderListing(context, health_check, service_identity.make_sure, upload_queue.is_leased)
     kinds = Kinds(ledger, clock, config.service, is_leased=upload_queue.is_leased)
+    new_fields = NewFields(
+        ledger, clock, config.service, kinds, config.service.meta_fields, is_leased=upload_queue.is_leased
+    )
     sidecar_cache = SidecarCache(clock)
     met = partial(note_sidecar, context, plan, sidecar_cache)
     field_names = config.service.field_names
@@ -253,7 +259,9 @@ def build(
     )
 
     # Queued files are sent.
-    preparer = Preparer(context, plan.mappings, sidecars, folder_listing, sending, kinds=kinds, size_limit=size_limit)
+    preparer = Preparer(
+        *(context, plan.mappings, sidecars, folder_listing, sending), new_fields=new_fields, size_limit=size_limit
+    )
     doubt_limit = DoubtLimit.of(config, ledger.doubts, clock)
     selection = Selection(
         upload_queue,
@@ -279,7 +287,7 @@ def build(
     refuses_index = service_identity.everywhere.refuses_index
     indexer = Indexer(context, interval=interval, refuses=refuses_index)
     drift = Drift(context, plan, sidecars, resend_moved=resend_moved)
-    sent_metadata = SentMetadata(context, plan, sidecars)
+    sent_metadata = SentMetadata(context, plan, sidecars, new_fields.of)
 
     root_identity = RootIdentity(context, plan, DuplicateSites(ledger, clock, config.ledger, claim_of(config)))
     runtime_state = RuntimeState(

@@ -11,6 +11,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+LONGEST_NAME = 190
+"""Characters to which the name of a file is cut by default: the service keeps 200, and appends `.jpg` for videos
+(observed)."""
+
+LEAST_LONGEST, MAX_SENT = 64, 240
+"""The least and the most that may be configured; earlier releases cut to the most."""
+
 
 class State(StrEnum):
     """What the service is known to have of a file version; the rules are in `core.states`."""

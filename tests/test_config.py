@@ -114,6 +114,7 @@ def test_omitted_settings_have_defaults(make_config):
             "meta_fields": (),
             "characters": "bmp",
             "kinds": {},
+            "longest_name": 190,
             "asset_url": None,
             "xmp_fields": {},
         },

@@ -6,6 +6,7 @@ The service stores, forgets, cuts and refuses as a script says; what its answers
 import asyncio
 import hashlib
 import json
+import math
 import os
 import random
 import re
@@ -160,6 +161,9 @@ class FakeService:
         self.probes = 0
         # What replaces the description and keywords of an upload: of a PDF those that it holds itself.
         self.keeps_own: Callable[[Stored], tuple[str, str] | None] = lambda _asset: None
+        # Which uploads it accepts and never processes, and of which it stores nothing.
+        self.never_processes: Callable[[Stored], bool] = lambda _asset: False
+        self.drops: Callable[[Stored], bool] = lambda _asset: False
         # What kind of asset a file of this name, or of this ending, is taken for; others are guessed.
         self.kinds: dict[str, str] = {}
         # Whether `available` selects what is processed or not, as in some releases.
@@ -264,6 +268,10 @@ class FakeService:
         renamed = f"workflow {self._made}" if self.renames else ""
         name = f"{renamed}.{request.filename.rpartition('.')[2]}" if renamed else request.filename
         asset = self.put(content, name, request.destfolderid, given, meta=request.meta)
+        if self.never_processes(asset):
+            asset.processed_at, asset.indexed_at = math.inf, None
+        if self.drops(asset):
+            del self.assets[asset.id]
         if what == "lost_after":
             return SentExtent.ALL, silence
         return SentExtent.ALL, read_upload_answer(

@@ -63,7 +63,7 @@ from assetsync.config.values import (
     window,
 )  # fmt: skip
 from assetsync.errors import Unusable
-from assetsync.model import Mapping, UploadOptions
+from assetsync.model import LEAST_LONGEST, LONGEST_NAME, MAX_SENT, Mapping, UploadOptions
 
 _SITE = re.compile(r"[a-z0-9][a-z0-9-]*")
 _FOLDER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -227,6 +227,7 @@ class Service(Section):
     kinds: Annotated[dict[Annotated[str, AfterValidator(ending)], Kind], BeforeValidator(_by_ending)] = Field(
         default_factory=dict
     )
+    longest_name: Annotated[Whole, Field(ge=LEAST_LONGEST, le=MAX_SENT)] = LONGEST_NAME
 
     asset_url: AssetAddress | None = None
     xmp_fields: Annotated[

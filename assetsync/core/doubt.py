@@ -90,7 +90,10 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The judgement, the asset that it rests on with folder and MD5, and other assets that the look-up showed."""
+    """The judgement, the asset that it rests on with folder and MD5, and other assets that the look-up showed.
+
+    `is_nowhere`: the service accepted the upload, and no look-up shows its asset.
+    """
 
     judgement: Judgement
     assetid: str | None = None
@@ -100,6 +103,7 @@ class Verdict:
     suspected: tuple[str, ...] = ()
     doubled: tuple[str, ...] = ()
     counts_for_grace: bool = False
+    is_nowhere: bool = False
 
 
 def is_equal(doubt: Doubt, sight: Candidate) -> bool:
@@ -187,7 +191,7 @@ def judge(doubt: Doubt, candidates: Sequence[Candidate], grace: Grace, seconds: 
     if grace.over(seconds):
         if doubt.accepted_id is not None:
             reason = f"the service accepted it as {doubt.accepted_id} but shows no such asset"
-            return Verdict(Judgement.UNDECIDABLE, reason=reason, suspected=suspected)
+            return Verdict(Judgement.UNDECIDABLE, reason=reason, suspected=suspected, is_nowhere=True)
         undecided = [s for s in free if is_undecided(doubt, s)]
         if undecided:
             return replace(_undecided(undecided), suspected=suspected)

@@ -9,11 +9,11 @@ import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
 
+from assetsync.model import LEAST_LONGEST, LONGEST_NAME, MAX_SENT
 from assetsync.text import decoded, printable, relative_text
 
-__all__ = ["MAX_SENT", "printable", "relative_text", "sent_name", "shown_text"]
+__all__ = ["LONGEST_NAME", "MAX_SENT", "printable", "relative_text", "sent_name", "shown_text"]
 
-MAX_SENT = 240
 _LONGEST_ENDING = 32
 _STAND_IN = "unnamed"
 # Characters that break a path, a header or a line, and those that the service loses silently: for a name with a
@@ -27,28 +27,39 @@ _BLANKS = re.compile(" {2,}")
 _AS_SHOWN = re.IGNORECASE | re.DOTALL
 
 
-def sent_name(name: bytes) -> str:
+def sent_name(name: bytes, longest: int = LONGEST_NAME) -> str:
     """Return the name under which a file is sent: changed only so that the service keeps it (observed "Names").
 
-    It has at most 240 characters; the ending is kept. Two Unicode forms of a name stay two names.
+    It has at most `longest` characters; the ending is kept. Two Unicode forms of a name stay two names.
     """
     safe = _NOT_SENT.sub("_", name.decode("utf-8", "surrogateescape"))
-    if _framed_length(safe) > MAX_SENT:
+    if framed_length(safe) > longest:
         stem, dot, ending = safe.rpartition(".")
         kept = dot + ending if stem and len(ending) <= _LONGEST_ENDING else ""
-        stem = safe.removesuffix(kept)[:MAX_SENT]
-        while _framed_length(stem + kept) > MAX_SENT:
+        stem = safe.removesuffix(kept)[:longest]
+        while framed_length(stem + kept) > longest:
             stem = stem[:-1]
         safe = stem + kept
     return safe if safe.strip(". ") else _STAND_IN
 
 
-def sent_names(name: bytes) -> frozenset[str]:
-    """Return the names under which a release may have sent a file."""
-    return frozenset({sent_name(name)})
+def sent_names(name: bytes, longest: int = LONGEST_NAME) -> tuple[str, ...]:
+    """Return the names under which this or an earlier release may have sent a file, the present one first."""
+    cuts = (longest, LONGEST_NAME, MAX_SENT) if may_be_cut(name) else (longest,)
+    return tuple(dict.fromkeys(sent_name(name, cut) for cut in cuts))
 
 
-def _framed_length(name: str) -> int:
+def may_be_cut(name: bytes) -> bool:
+    """Return whether a release may have cut the name of a file."""
+    return len(name) + 2 * name.count(b'"') > LEAST_LONGEST
+
+
+def is_cut_of(name: bytes, sent: str) -> bool:
+    """Return whether `sent` is the name of the file as it was sent, cut to any length."""
+    return sent_name(name, framed_length(sent)) == sent
+
+
+def framed_length(name: str) -> int:
     """Count the characters that the service will see: a quote is sent as `%22` and stays `%22` (observed "Names")."""
     return len(name) + 2 * name.count('"')
 

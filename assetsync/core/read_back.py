@@ -4,17 +4,24 @@ Pure. Searching is left to `sync.readback.verifier`; the reaction to a differenc
 `core.states`.
 """
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
+from types import MappingProxyType
+from typing import NamedTuple
 
-from assetsync.model import Asset
+from assetsync.core.names import framed_length
+from assetsync.model import LONGEST_NAME, Asset
 
 UNSEEN_PATIENCE = 600.0
 """Seconds of answered look-ups without the asset after which an accepted upload is in doubt (seen with emoji names)."""
 
 NEVER_PROCESSED = "never_processed"
 """The reason word of a file whose accepted asset the service has not processed for too long."""
+
+SAME_METADATA = "sent again with the same metadata, it will not be processed either"
+"""What the sentence about such a file adds if its metadata can be the reason."""
 
 LOOK_AGAIN = 3600.0
 """Seconds until the next look at an asset that counts as never processed."""
@@ -90,6 +97,36 @@ class Unprocessed:
     def is_never(self, now: float, patience: float) -> bool:
         """Return whether the asset counts as never processed."""
         return now - self.since >= patience and self.looks >= _LOOKS
+
+
+class Suspects(NamedTuple):
+    """What of an upload can keep the service from processing it, in words; pictures are processed all the same.
+
+    Both were observed.
+    """
+
+    in_name: Sequence[str] = ()
+    in_metadata: Sequence[str] = ()
+
+    @classmethod
+    def of(
+        cls, sent_name: str, values: Mapping[str, str] = MappingProxyType({}), new: Collection[str] = ()
+    ) -> "Suspects":
+        """Return what can be the reason in a name and in the `values` of metadata fields, by name.
+
+        With the fields in `new`, the service has processed nothing yet.
+        """
+        length = framed_length(sent_name)
+        in_name = [f"its name of {length} characters"] * (length > LONGEST_NAME)
+        fields = [f"the field {name}, with which nothing has been processed yet" for name in values if name in new]
+        beyond = [name for name, value in values.items() if max(value, default="") > "\uffff"]
+        return cls(in_name, fields + [f"a character outside the Basic Multilingual Plane in {name}" for name in beyond])
+
+    @property
+    def sentence(self) -> str:
+        """The continuation of a sentence about a file that was never processed."""
+        reasons = " or ".join([*self.in_name, *self.in_metadata])
+        return f"; the reason can be {reasons}" if reasons else ", perhaps because it was stopped in between"
 
 
 @dataclass(frozen=True, slots=True)

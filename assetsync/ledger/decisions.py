@@ -5,11 +5,20 @@ Reading the request, and looking at the service for it, are left to `sync.reques
 
 import sqlite3
 
-from assetsync.core.names import sent_name
+from assetsync.core.names import sent_names
 from assetsync.core.states import Event, allowed
 from assetsync.ledger.equal_content import OWNED, may_be_copies
 from assetsync.ledger.file.database import Database
-from assetsync.ledger.rows import GOES_ON, MISSING, FileRow, apply, close_attempts, hold_name, read_file
+from assetsync.ledger.rows import (
+    GOES_ON,
+    MISSING,
+    WITHOUT_METADATA,
+    FileRow,
+    apply,
+    close_attempts,
+    hold_name,
+    read_file,
+)
 from assetsync.model import Asset, State
 
 _MAY_LET_GO = (
@@ -67,7 +76,7 @@ class Decisions:
 
         return self._store.write(work)
 
-    def send_again(self, row: FileRow, now: float) -> State:
+    def send_again(self, row: FileRow, now: float, *, without_metadata: bool = False) -> State:
         """Queue a file although an asset of it is known or may exist; record the known asset as replaced.
 
         A missing asset is recorded as not there, so that `orphans` lists it only once it is back. An asset that the
@@ -81,7 +90,7 @@ class Decisions:
             current = read_file(conn, row.id)
             close_attempts(conn, row.id, "sent_again", now)
             copies, values = may_be_copies(
-                current.destfolderid, current.size, current.md5, sent_name(current.path.rpartition(b"/")[2])
+                current.destfolderid, current.size, current.md5, sent_names(current.path.rpartition(b"/")[2])
             )
             conn.execute(
                 "UPDATE sightings SET why = 'replaced', file_id = ?, path = ?"
@@ -105,6 +114,7 @@ class Decisions:
                 assetid=None, id_from=None, asset_folder=None, agreed_folder=None, send_again=1, due_at=now,
                 reason=None, detail=None, failures=0, absences=0, crashes=0,
                 uploaded_at=None, seen_at=None, findable_at=None, index_asked_at=None, verified_at=None,
+                without_sidecar=WITHOUT_METADATA if without_metadata else min(current.without_sidecar, 1),
             )  # fmt: skip
 
         return self._store.write(work)

@@ -20,6 +20,7 @@ from assetsync.core.outcome import (
     UNREADABLE_WHILE_SENT,
     too_large_for_proxy,
 )
+from assetsync.core.read_back import NEVER_PROCESSED, Suspects
 from assetsync.core.states import Event
 from assetsync.ledger.file.database import ANY_OF, Database
 from assetsync.ledger.file.facts import ACCOUNT, set_fact
@@ -410,6 +411,11 @@ def _leave_to_a_person(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verd
         word = "refused_as_duplicate"
     elif file.reason == MISSING:
         word, helps = MISSING, "`assetsync retry --send-again PATH` uploads the file anew"
+    elif verdict.is_nowhere and file.seen_at is None and file.id_from == "answer":
+        # A video whose name does not fit its column, for example (observed).
+        again = "assetsync upload" if file.wanted is Wanted.OUTSIDE else "assetsync retry"
+        word, helps = NEVER_PROCESSED, f"`{again} --send-again PATH` uploads the file again"
+        helps = f"it was never processed{Suspects.of(attempt.sent_name).sentence}; {helps}"
     apply(conn, file.id, Event.UNDECIDABLE, now, reason=word, detail=f"{verdict.reason}; {helps}")
     if verdict.assetid is not None and not attempt.is_duplicate:
         explain(conn, verdict.assetid, "damaged", file)

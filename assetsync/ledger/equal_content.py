@@ -3,9 +3,10 @@
 Reads only. What to do with the result is left to `sync.upload.dedupe`, recording it to `queue`.
 """
 
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from assetsync.core.names import is_exactly, is_shown_as, sent_name, shown_patterns
+from assetsync.core.names import is_exactly, is_shown_as, sent_names, shown_patterns
 from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
 from assetsync.ledger.file.database import Database
 from assetsync.ledger.rows import FILE_COLUMNS, WHOSE_ASSET, FileRow, file_row, files_where
@@ -76,9 +77,9 @@ class Sighted(NamedTuple):
     name: str
 
 
-def may_be_copies(destfolderid: str, size: int, md5: str | None, sent_name: str) -> tuple[str, list[object]]:
+def may_be_copies(destfolderid: str, size: int, md5: str | None, names: Collection[str]) -> tuple[str, list[object]]:
     """Return the SQL condition for sightings that may be a file: by their MD5, without one by their names."""
-    patterns = sorted(shown_patterns(sent_name))
+    patterns = sorted(frozenset[str]().union(*map(shown_patterns, names)))
     named = " OR ".join(["name LIKE ?"] * len(patterns))
     return f"folder_id = ? AND size = ? AND (md5 = ? OR md5 IS NULL AND ({named}))", [
         destfolderid,
@@ -159,7 +160,8 @@ class EqualContent:
 
         Those that the newest audit showed go before the others, then those of the file's name.
         """
-        patterns = sorted(shown_patterns(sent_name(row.path.rpartition(b"/")[2])))
+        names = sent_names(row.path.rpartition(b"/")[2])
+        patterns = sorted(frozenset[str]().union(*map(shown_patterns, names)))
         has_its_name = " OR ".join(f"s.name LIKE ?{number}" for number, _ in enumerate(patterns, 4))
         # While an equal upload is undecided, the asset more likely belongs to that upload.
         sql = (
@@ -186,13 +188,14 @@ class EqualContent:
         )
         return next(iter(files_where(self._store, where, row.destfolderid, row.size, md5, row.id)), None)
 
-    def resembling(self, row: FileRow, sent_name: str) -> list[Resembling]:
+    def resembling(self, row: FileRow, names: Collection[str]) -> list[Resembling]:
         """Return assets of this size without a digest whose name may be the file's, most likely first.
 
-        Without an MD5 from the service, nothing shows whether such an asset is this file. Assets that ever belonged to
-        a version are left out, and so are assets seen before an operator resolved a doubt of this file.
+        `names` are those under which the file may have been sent. Without an MD5 from the service, nothing shows
+        whether such an asset is this file. Assets that ever belonged to a version are left out, and so are assets seen
+        before an operator resolved a doubt of this file.
         """
-        patterns = sorted(shown_patterns(sent_name))
+        patterns = sorted(frozenset[str]().union(*map(shown_patterns, names)))
         is_shown_as_name = " OR ".join(["name LIKE ?"] * len(patterns))
         sql = (
             "SELECT assetid, name FROM sightings s WHERE folder_id = ? AND size = ? AND md5 IS NULL"
@@ -203,15 +206,19 @@ class EqualContent:
             f"   AND closed_at >= s.first_seen) ORDER BY {_LIKELIEST}"
         )
         rows = self._store.rows(sql, row.destfolderid, row.size, *patterns, row.id)
-        found = [Resembling(assetid, name, is_exactly(sent_name, name)) for assetid, name in rows]
-        return sorted((one for one in found if is_shown_as(sent_name, one.name)), key=lambda one: not one.is_exact)
+        found = (
+            Resembling(assetid, shown, any(is_exactly(name, shown) for name in names))
+            for assetid, shown in rows
+            if any(is_shown_as(name, shown) for name in names)
+        )
+        return sorted(found, key=lambda one: not one.is_exact)
 
-    def unconfirmed(self, row: FileRow, md5: str, sent_name: str) -> str | None:
+    def unconfirmed(self, row: FileRow, md5: str, names: Collection[str]) -> str | None:
         """Return an asset that may be the file, and that a person who had it sent again may not have known.
 
         None without one. Assets that ever belonged to a version are known, and so are those seen before the request.
         """
-        sql, values = may_be_copies(row.destfolderid, row.size, md5, sent_name)
+        sql, values = may_be_copies(row.destfolderid, row.size, md5, names)
         found: str | None = self._store.value(
             f"SELECT assetid FROM sightings s WHERE {sql} AND why NOT IN ('replaced', 'damaged') AND {_IS_THERE}"
             f" AND NOT EXISTS (SELECT 1 FROM files WHERE {WHOSE_ASSET.format('= s.assetid')}) LIMIT 1",
@@ -229,14 +236,18 @@ class EqualContent:
         other = next((file_id for file_id, name in rows if is_shown_as(name, shown)), None)
         return next(iter(files_where(self._store, "id = ?", other)), None)
 
-    def is_only_match(self, row: FileRow, shown: str) -> bool:
-        """Return whether no other file of this size in the folder lacks an asset and may have come back as `shown`."""
+    def is_only_match(self, row: FileRow, shown: str, names_of: Callable[[bytes], Iterable[str]]) -> bool:
+        """Return whether no other file of this size in the folder lacks an asset and may have come back as `shown`.
+
+        `names_of` returns the names under which the file at a path may have been sent.
+        """
         sql = (
-            "SELECT folded_name FROM files WHERE destfolderid = ? AND size = ? AND id <> ? AND wanted = 'yes'"
+            "SELECT path FROM files WHERE destfolderid = ? AND size = ? AND id <> ? AND wanted = 'yes'"
             " AND assetid IS NULL LIMIT ?"
         )
         rows = self._store.rows(sql, row.destfolderid, row.size, row.id, COMPARED_AT_MOST)
-        return len(rows) < COMPARED_AT_MOST and not any(is_shown_as(found[0], shown) for found in rows)
+        names = (name for found in rows for name in names_of(found[0]))
+        return len(rows) < COMPARED_AT_MOST and not any(is_shown_as(name, shown) for name in names)
 
     def is_missed(self, assetid: str) -> bool:
         """Return whether the newest audit of its folder no longer showed a sighted asset."""

@@ -27,8 +27,10 @@ from assetsync.ledger.folders import (
 )
 from assetsync.ledger.rows import (
     FILE_COLUMNS,
+    NEW_FIELD,
     NOT_INDEXED,
     WAITS_FOR_SIDECAR,
+    WITHOUT_METADATA,
     FileRow,
     Usual,
     apply,
@@ -285,6 +287,32 @@ class Queue:
         # Most files are new, and this is asked for each large file that is sent.
         return row.attempts > 0 and bool(self._store.value(sql, row.id, UNREADABLE_WHILE_SENT))
 
+    def name(self, file_id: int, name: str) -> None:
+        """Change the name under which a queued version will be sent."""
+        sql = "UPDATE files SET folded_name = ? WHERE id = ? AND state = 'queued'"
+        self._store.change(sql, name.casefold(), file_id)
+
+    def version(self, file_id: int) -> FileRow | None:
+        """Return a version by its id, None if it was forgotten or merged into another."""
+        return next(iter(files_where(self._store, "id = ?", file_id)), None)
+
+    def is_overtaken(self, file_id: int) -> bool:
+        """Return whether the service has processed an upload that was accepted after that of a version."""
+        sql = (
+            "SELECT EXISTS (SELECT 1 FROM attempts a JOIN files f ON f.id = a.file_id"
+            " WHERE a.id > (SELECT MAX(id) FROM attempts WHERE file_id = ?) AND a.result = 'accepted'"
+            " AND f.seen_at IS NOT NULL AND f.unprocessed_id IS NULL)"
+        )
+        return bool(self._store.value(sql, file_id))
+
+    def verified_name(self, path: bytes) -> str | None:
+        """Return the name under which the newest verified version of a path was sent, None without one."""
+        sql = (
+            "SELECT a.sent_name FROM files f CROSS JOIN attempts a ON a.file_id = f.id WHERE f.path = ?"
+            " AND f.verified_at IS NOT NULL AND a.result IN ('accepted', 'found') ORDER BY a.id DESC LIMIT 1"
+        )
+        return next(iter(self._store.column(sql, path)), None)
+
     def block(self, file_id: int, reason: str, detail: str, now: float, *, due_at: float | None = None) -> None:
         """Block a version that must not be sent as it is; skip it if it is no longer queued.
 
@@ -318,6 +346,14 @@ class Queue:
             f" WHERE (path = ? OR path >= ? AND path < ?) AND {WAITS_FOR_SIDECAR}"
         )
         return self._store.change(sql, now, path, *below(path))
+
+    def without_metadata(self, path: bytes, now: float) -> int:
+        """Let files at a path and below it be sent without metadata that wait for a new field; return their number."""
+        sql = (
+            "UPDATE files SET without_sidecar = ?, due_at = ?, reason = NULL, detail = NULL"
+            " WHERE (path = ? OR path >= ? AND path < ?) AND state = 'queued' AND wanted = 'yes' AND reason = ?"
+        )
+        return self._store.change(sql, WITHOUT_METADATA, now, path, *below(path), NEW_FIELD)
 
     def postpone_behind(self, row: FileRow, undecided: FileRow, now: float, pause: float, detail: str) -> None:
         """Delay a version, and later ones of its folder and size, behind an upload: see `EqualContent.unread`."""

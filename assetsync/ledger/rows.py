@@ -74,6 +74,11 @@ class FileRow(NamedTuple):
         return cls(**(empty | counts | queued | stat._asdict()))._replace(path=path, destfolderid=destfolderid)
 
     @property
+    def is_without_metadata(self) -> bool:
+        """Whether a person lets the version be sent without metadata."""
+        return self.without_sidecar == WITHOUT_METADATA
+
+    @property
     def waits_for_sidecar(self) -> bool:
         """Whether the version waits for its own sidecar; the same condition as `WAITS_FOR_SIDECAR` in SQL."""
         return self.state is State.QUEUED and self.wanted is Wanted.YES and self.reason == NO_SIDECAR
@@ -215,6 +220,12 @@ MISSING = "missing"
 
 NO_SIDECAR = "no_sidecar"
 """The reason of a queued file that waits for its own sidecar, because its mapping requires one."""
+
+NEW_FIELD = "new_field"
+"""The reason of a queued file that waits because nothing was processed yet with one of its metadata fields."""
+
+WITHOUT_METADATA = 2
+"""The value of `without_sidecar` for a version that is sent without metadata."""
 
 WAITS_FOR_SIDECAR = f"state = 'queued' AND wanted = 'yes' AND reason = '{NO_SIDECAR}'"
 """SQL condition for these files; the same words as in the index `files_no_sidecar`."""

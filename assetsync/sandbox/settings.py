@@ -1,6 +1,6 @@
 """The settings of a sandbox, fixed while it runs. `faults` holds what can be switched while it runs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias, get_args
@@ -52,6 +52,10 @@ class SandboxSettings:
     other asset with it is never processed; the field `file_name` renames the asset. With `bmp_only` the database has
     three-byte `utf8`: a value with a character outside the Basic Multilingual Plane is lost on a picture, and any other
     asset with it is never processed. With `one_language` searches show the texts in English only (all observed).
+    With `custom_fields`, the ids of all custom fields, any other one in an upload drops the metadata after it from a
+    picture, and an upload of another kind is never processed (observed). Documents and audio with names of more than
+    `longest_name` characters are never processed, and of such a video nothing is stored: `.jpg` is appended to its name
+    (observed).
 
     `strays` selects the answer of the addresses below `/razuna` that are not of the interface: 404, a redirect to a
     login page, or that page itself (both observed where the path of the tenant was left out).
@@ -82,6 +86,8 @@ class SandboxSettings:
     file_kinds: Mapping[str, FileKind] = field(default_factory=dict)
     rights: Mapping[str, Right] | None = None
     proxy_limit: int | None = None
+    custom_fields: Sequence[str] | None = None
+    longest_name: Annotated[int, Field(ge=1)] | None = None
     self_index: bool = True
     index_delay: _Seconds = 0.0
     processing_delay: _Seconds = 0.0

@@ -30,6 +30,9 @@ LOGIN_NOT_VALID: Final = (
 )
 _MISSING: Final = "Upload failed Error at line 1, column 33"
 _CREDENTIALS: Final = ("api_key", "sessiontoken")
+_CUSTOM_FIELD: Final = "metacf_"
+_PREVIEW: Final = ".jpg"
+"""The ending that the service appends to the name of a video, for its preview (observed)."""
 _MOST_MEMBERS: Final = 10_000
 _MOST_UNPACKED_BYTES: Final = 4 * 1024 * 1024 * 1024
 _CHUNK: Final = 256 * 1024
@@ -219,12 +222,17 @@ class Uploads:
         if max(name) > "\uffff":
             # The service reports success and an identifier, but never stores a name beyond the basic plane (observed).
             return result
+        longest = self._settings.longest_name or len(name) + len(_PREVIEW)
+        if result.filetype == "vid" and len(name + _PREVIEW) > longest:
+            # The same: no column holds the name.
+            return result
+        fields, is_whole = self._kept(given)
+        is_stuck = result.filetype != "img" and (len(name) > longest or not is_whole)
         if self._settings.renames:
             result = replace(result, renamed=f"workflow-{assetid[:8]}")
             name = f"{result.renamed}.{extension_of(name)}".rstrip(".")
         if FaultKind.NAMES_LOST in active:
             name = f"{assetid}.{extension_of(name)}".rstrip(".")
-        fields = {name: value for name, value in given.items() if name not in _CREDENTIALS}
         if self._settings.refuses_fields:
             name = fields.get(_FILE_NAME) or name
         fields, is_processed = kept_fields(fields, result.filetype, self._settings)
@@ -239,12 +247,22 @@ class Uploads:
             fields=fields if may_describe else {},
             damaged=not form.complete,
             hidden_for=hidden.seconds if hidden else 0.0,
-            never_processed=FaultKind.NEVER_PROCESSED in active or not is_processed,
+            never_processed=FaultKind.NEVER_PROCESSED in active or is_stuck or not is_processed,
         )
         self._store.add(asset)
         if is_archive(name) and form.complete and given.get("zip_extract", "1").lower() in ("1", "true", "yes"):
             self._unpack(asset)
         return result
+
+    def _kept(self, given: Mapping[str, str]) -> tuple[dict[str, str], bool]:
+        """Return the fields to store, and whether these are all: the first unknown custom field ends the metadata."""
+        known, kept, is_whole = self._settings.custom_fields, {}, True
+        for name, value in given.items():
+            is_custom = name.startswith(_CUSTOM_FIELD)
+            is_whole = is_whole and (known is None or not is_custom or name.removeprefix(_CUSTOM_FIELD) in known)
+            if name not in _CREDENTIALS and (is_whole or not name.startswith(("meta_", _CUSTOM_FIELD))):
+                kept[name] = value
+        return kept, is_whole
 
     def _unpack(self, archive: NewAsset) -> None:
         """Store the members of an archive as assets with identifiers and subfolders of their own (observed).

@@ -200,7 +200,7 @@ def why_paused(pause: Pause) -> str:
 
 def _paused(status: SiteStatus, pause: Pause) -> str:
     why = why_paused(pause)
-    if status.arrived is not None:
+    if status.arrived is not None and pause.reason != REFUSED_BY_PROXY:
         why = ANSWERS_LOST + f"; {files(status.arrived)} arrived" * bool(status.arrived)
     if status.paused is not None:
         return f"paused for {span(status.at - pause.since)} ({why})"

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from assetsync.core.names import LONGEST_NAME, sent_names
 from assetsync.ledger.ledger import Ledger
 from assetsync.model import Body, Clock, Meter, Service
 from assetsync.tree.safe_open import Tree
@@ -107,7 +108,10 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The ledger, service, tree, clock, randomness (for boundaries and retries) and counters of a site."""
+    """The ledger, service, tree, clock, randomness (for boundaries and retries) and counters of a site.
+
+    `longest_name`: the number of characters to which names are cut.
+    """
 
     ledger: Ledger
     service: Service
@@ -117,6 +121,11 @@ class Context:
     progress: ProgressCounts = field(default_factory=ProgressCounts)
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
     meter: Meter = field(default_factory=NullMeter)
+    longest_name: int = LONGEST_NAME
+
+    def names_of_path(self, path: bytes) -> tuple[str, ...]:
+        """Return the names under which a release may have sent the file at a path, the present one first."""
+        return sent_names(path.rpartition(b"/")[2], self.longest_name)
 
     def token(self) -> str:
         """Return a boundary that no file holds by accident; unquoted, for a quoted one hangs the service (observed)."""

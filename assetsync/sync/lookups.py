@@ -17,7 +17,7 @@ from typing import Literal
 
 import structlog
 
-from assetsync.core.names import sent_name
+from assetsync.core.names import LONGEST_NAME, sent_names
 from assetsync.errors import BadAnswer, ServiceError, ServiceRefused
 from assetsync.ledger.assets import ControlSamples, KnownAsset
 from assetsync.ledger.ledger import Ledger
@@ -108,10 +108,13 @@ class Everywhere:
             )
 
 
-def names_of(ledger: Ledger, row: FileRow) -> set[str]:
-    """Return the names that an asset of a version may have: those that were sent, and that of its file."""
+def names_of(ledger: Ledger, row: FileRow, longest: int = LONGEST_NAME) -> set[str]:
+    """Return the names that an asset of a version may have: those that were sent, and those of its file.
+
+    `longest`: the number of characters to which names are cut.
+    """
     sent = {attempt.sent_name for attempt in ledger.doubts.attempts(row.id, _ATTEMPTS)}
-    return sent | {sent_name(row.path.rpartition(b"/")[2])}
+    return sent.union(sent_names(row.path.rpartition(b"/")[2], longest))
 
 
 def by_id(
@@ -209,8 +212,8 @@ def folder_of_one(service: Searches, known: Sequence[KnownAsset], patience: floa
     wanted: dict[str, set[str]] = {}
     for path, name, assetid in known:
         # The asset has the name that was sent, even if the file was renamed since.
-        pattern = like_pattern(name or sent_name(path.rpartition(b"/")[2]))
-        wanted.setdefault(pattern, set()).add(assetid)
+        for sent in (name,) if name else sent_names(path.rpartition(b"/")[2]):
+            wanted.setdefault(like_pattern(sent), set()).add(assetid)
     # Fewest wildcards first: little of a name that is not ASCII is certain, and the rest matches many other assets.
     for pattern in sorted(wanted, key=lambda pattern: pattern.count("%")):
         request = SearchRequest(searchfor=pattern, dbdirect=True, patience=patience)

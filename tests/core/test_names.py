@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assetsync.core.names import MAX_SENT, printable, relative_text, sent_name, shown_text
+from assetsync.core.names import (
+    LONGEST_NAME,
+    MAX_SENT,
+    is_cut_of,
+    printable,
+    relative_text,
+    sent_name,
+    sent_names,
+    shown_text,
+)
 
 file_names = st.binary(min_size=1, max_size=255).filter(lambda name: b"/" not in name and b"\0" not in name)
 
@@ -26,10 +35,10 @@ file_names = st.binary(min_size=1, max_size=255).filter(lambda name: b"/" not in
         (b"caf\xe9.jpg", "caf_.jpg"),
         (b"...", "unnamed"),
         (b"   ", "unnamed"),
-        (b"a" * 250 + b".jpeg", "a" * 235 + ".jpeg"),
-        (b"a" * 100 + b"." + b"b" * 150, "a" * 100 + "." + "b" * 139),
-        (b'"' * 90 + b".jpg", '"' * 78 + ".jpg"),
-        (b"." + b"b" * 250, "." + "b" * 239),
+        (b"a" * 250 + b".jpeg", "a" * 185 + ".jpeg"),
+        (b"a" * 100 + b"." + b"b" * 150, "a" * 100 + "." + "b" * 89),
+        (b'"' * 90 + b".jpg", '"' * 62 + ".jpg"),
+        (b"." + b"b" * 250, "." + "b" * 189),
     ],
 )
 def test_sent_name_is_safe_with_extension(name, sent):
@@ -45,8 +54,15 @@ def test_unicode_forms_stay_distinct():
 def test_sent_name_fits_limit_and_plane(name):
     sent = sent_name(name)
     assert sent.strip(". ")
-    assert len(sent.replace('"', "%22")) <= MAX_SENT
+    assert len(sent.replace('"', "%22")) <= LONGEST_NAME
     assert all(ord(c) <= 0xFFFF and unicodedata.category(c) not in {"Cc", "Cs"} and c not in "/\\" for c in sent)
+
+
+@given(file_names, st.integers(64, MAX_SENT))
+def test_each_cut_of_a_name_is_known(name, longest):
+    assert {sent_name(name, longest), sent_name(name), sent_name(name, MAX_SENT)} == {*sent_names(name, longest)}
+    assert all(is_cut_of(name, sent) for sent in sent_names(name, longest))
+    assert not is_cut_of(name, "another.jpg")
 
 
 @pytest.mark.parametrize(

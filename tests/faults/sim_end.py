@@ -289,7 +289,8 @@ def _justified(simulation: "Simulation", path: str, row) -> bool:
         case "crashes":
             return row.crashes >= 5
         case "never_processed":
-            return is_stuck(simulation, row)
+            # Of a phantom there is no asset.
+            return is_stuck(simulation, row) or (simulation.service.phantoms > 0 and row.seen_at is None)
     return False
 
 

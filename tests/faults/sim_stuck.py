@@ -85,4 +85,5 @@ def is_stuck(simulation: "Simulation", row) -> bool:
 
 def was_finished(simulation: "Simulation", row) -> bool:
     """Whether a row is blocked for an asset that the service has processed since: each hour it is looked at."""
-    return row.state is State.BLOCKED and row.reason == NEVER_PROCESSED and not is_stuck(simulation, row)
+    is_there = row.assetid in simulation.service.assets and not is_stuck(simulation, row)
+    return row.state is State.BLOCKED and row.reason == NEVER_PROCESSED and is_there

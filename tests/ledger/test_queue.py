@@ -383,8 +383,10 @@ def test_unknown_folder_is_listed_first(book, steps, needed):
         lambda ledger: ledger.metadata_drift.met(
             "F", [Asset("A", "F", "a", 10, M1, "doc"), Asset("B", "F", "b", 10, M2, "doc")]
         ),
-        lambda ledger: ledger.equal_content.resembling(ledger.versions.current_of(b"there"), "there"),
+        lambda ledger: ledger.equal_content.resembling(ledger.versions.current_of(b"there"), ["there"]),
         lambda ledger: ledger.control_samples.has_begun(),
+        lambda ledger: ledger.queue.verified_name(b"there"),
+        lambda ledger: ledger.queue.is_overtaken(1),
         # Accepted with the id of another, whose owner is looked for.
         lambda ledger: ledger.attempt_results.accepted(1, 1, accepted("A"), NOW),
     ],

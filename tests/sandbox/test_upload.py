@@ -239,3 +239,48 @@ def test_proxy_refuses_a_large_body(make_caller):
     assert caller.upload(content=b"x" * 9000).status_code == 200
     assert caller.raw(b"", 20_000).startswith(b"HTTP/1.1 413")
     assert len(caller.sandbox.assets()) == 1
+
+
+def is_processed(caller, name, **fields):
+    """Return whether an upload is processed, None if it is not stored."""
+    assetid = caller.uploaded(name, metadata="1", **fields)
+    return next((asset.processed for asset in caller.sandbox.assets() if asset.id == assetid), None)
+
+
+@pytest.mark.parametrize(("name", "processed"), [("a.png", True), ("a.pdf", False), ("a.mp4", False), ("a.mp3", False)])
+def test_unknown_custom_field_keeps_file_unprocessed(make_caller, name, processed):
+    caller = make_caller(custom_fields=["known-1"])
+    assert is_processed(caller, name, **{"metacf_known-1": "x"})
+    assert is_processed(caller, name, **{"metacf_other-2": "x"}) is processed
+
+
+def test_unknown_custom_field_drops_later_metadata(make_caller):
+    caller = make_caller(custom_fields=["known-1"])
+    fields = {
+        "meta_img_description": "kept",
+        "metacf_other-2": "lost",
+        "metacf_known-1": "lost",
+        "meta_location": "lost",
+    }
+    caller.upload("a.png", metadata="1", **fields)
+    (asset,) = caller.sandbox.assets()
+    assert {name: value for name, value in asset.metadata.items() if value in ("kept", "lost")} == {
+        "meta_img_description": "kept"
+    }
+
+
+@pytest.mark.parametrize(
+    ("ending", "length", "processed"),
+    [
+        (".pdf", 200, True),
+        (".pdf", 201, False),
+        (".mp3", 201, False),
+        (".zip", 201, False),
+        (".png", 201, True),
+        (".mp4", 196, True),
+        (".mp4", 197, None),
+    ],
+)
+def test_long_name_keeps_file_unprocessed(make_caller, ending, length, processed):
+    caller = make_caller(longest_name=200)
+    assert is_processed(caller, "x" * (length - 4) + ending, zip_extract="0") is processed

@@ -111,6 +111,15 @@ def _rights(_ctx: click.Context, _param: click.Parameter, pairs: tuple[str, ...]
     callback=_rights,
     help="Let the key's user be no administrator, with none, read or write on a folder; may be repeated.",
 )
+@click.option(
+    "--custom-field",
+    "custom_fields",
+    multiple=True,
+    metavar="ID",
+    callback=lambda _context, _option, given: given or None,
+    help="Have only this custom field: another loses metadata, or the file; may be repeated.",
+)
+@click.option("--longest-name", type=int, metavar="N", help="Process no document, audio or video with a longer name.")
 @click.option("--no-self-index", is_flag=True, help="Index assets only after searchIndex.")
 @click.option("--duplicate-check", is_flag=True, help="Refuse content that is already there.")
 @click.option("--max-content-length", type=int, metavar="BYTES", help="Answer error 10001 to longer uploads.")

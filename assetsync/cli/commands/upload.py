@@ -144,9 +144,8 @@ def command(
       assetsync upload --config hq.yaml --folder A6CE649FAA5F434EB513CA15656AB5AA \\
         --meta img_description='The old harbour' --meta img_keywords=harbour,dawn --json harbour.jpg
     """
-    request = _sendable(
-        config, _request(sent_name(os.fsencode(name if name is not None else file.name)), folder, given)
-    )
+    named = os.fsencode(name if name is not None else file.name)
+    request = _sendable(config, _request(sent_name(named, config.service.longest_name), folder, given))
     with _open(file) as opened:
         if explain:
             show_upload(config, request, opened.stat.size, as_json=as_json)

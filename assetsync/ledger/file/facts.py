@@ -25,6 +25,9 @@ ACCOUNT = "looked_up_as"
 KINDS = "kinds"
 """The fact that holds the kinds of assets that were learned from the answers of a service, by ending (JSON)."""
 
+NEW_FIELDS = "new_fields"
+"""The fact that holds the metadata fields with which a service has processed a file, and those being tried (JSON)."""
+
 LAYOUT = "mappings"
 """The fact that maps each mapped folder to the folder of the service that its files go to."""
 

@@ -518,7 +518,7 @@ def m024_xmp(db: sqlite_utils.Database) -> None:
 
 
 _NO_SIDECAR = """
-ALTER TABLE files ADD COLUMN without_sidecar INTEGER NOT NULL DEFAULT 0;  -- 1: a person lets it be sent without
+ALTER TABLE files ADD COLUMN without_sidecar INTEGER NOT NULL DEFAULT 0;  -- 1: needs no sidecar; 2: no metadata
 CREATE INDEX files_no_sidecar ON files (queued_at) WHERE state = 'queued' AND wanted = 'yes' AND reason = 'no_sidecar';
 """
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 import structlog
 
 from assetsync.core.mapping import Plan
-from assetsync.core.names import printable, sent_name
+from assetsync.core.names import printable
 from assetsync.core.settled import EMPTY, Change, compare, is_settled
 from assetsync.core.spaced_sample import SpacedSample
 from assetsync.core.states import Event
@@ -393,7 +393,7 @@ class Intake:
         result.to_send += stat.size > 0
         result.bytes_to_send += stat.size
         result.new_versions += change in (Change.NEW, Change.CHANGED)
-        name = sent_name(seen.path.rpartition(b"/")[2]).casefold()
+        name = self._context.names_of_path(seen.path)[0].casefold()
         block = None if stat.size else EMPTY
         self._batch.append(NewVersion(seen.path, stat, folder, name, row.id if row else None, block))
 

@@ -192,6 +192,10 @@ class Sidecars:
         """
         return self._merge(path, self._levels(path, mapping, is_alone=is_alone, with_xmp=with_xmp), mapping, kind)
 
+    def no_metadata(self, path: bytes, mapping: Mapping) -> FileMetadata:
+        """Return what is sent with a file without metadata: the options of its mapping alone."""
+        return self._merge(path, _Levels([], (), own_is_empty=False, folders_written=0.0), mapping)
+
     def metadata_and_origins(
         self, path: bytes, mapping: Mapping, kind: str | None = None
     ) -> tuple[FileMetadata, dict[str, bytes | None]]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import structlog
 
 from assetsync.core.mapping import Mappings
-from assetsync.core.names import may_be, printable, sent_name
+from assetsync.core.names import MAX_SENT, may_be, printable, sent_name
 from assetsync.errors import SidecarError, TreeError
 from assetsync.model import Asset
 from assetsync.sync.context import Context
@@ -127,6 +127,7 @@ class Members:
                 return
             with self._tree.open(path) as file:
                 for name, size in top_members(file):
-                    yield sent_name(name.encode("utf-8", "replace")), size
+                    # The service unpacks it, and cuts no name.
+                    yield sent_name(name.encode("utf-8", "replace"), MAX_SENT), size
         except (SidecarError, TreeError) as error:
             log.debug("cannot be looked into", path=printable(path), why=str(error))

@@ -134,6 +134,7 @@ class _Case:
         self._ledger = context.ledger
         self._service = context.service
         self._clock = context.clock
+        self._longest_name = context.longest_name
         self._audit = audit
         self._result = result
         self._resend = resend
@@ -166,7 +167,7 @@ class _Case:
             # List everything: a search by name misses a renamed asset, and the file would be sent twice.
             self._meet(everything(self._service), unmet)
         elif left:
-            names = set[str]().union(*(names_of(self._ledger, row) for row in left))
+            names = set[str]().union(*(names_of(self._ledger, row, self._longest_name) for row in left))
             self._meet(named(self._service, names), unmet)
         return self.count(unmet)
 

@@ -10,7 +10,7 @@ The index is good enough for this, because the asset is not new.
 The comparison of texts is left to `core.sent_texts`, the report to `ledger.metadata_drift`.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import structlog
@@ -19,6 +19,7 @@ from assetsync.config.document.metadata import KINDS
 from assetsync.core import metadata
 from assetsync.core.mapping import Plan
 from assetsync.core.names import printable
+from assetsync.core.read_back import Suspects
 from assetsync.core.sent_texts import (
     AS_SENT,
     IN_SIDECARS,
@@ -60,7 +61,18 @@ class _Adopted(NamedTuple):
 class SentMetadata:
     """The comparison of uploads with the assets that a look-up shows; used by one thread at a time."""
 
-    def __init__(self, context: Context, plan: Plan, sidecars: Sidecars) -> None:
+    def __init__(
+        self,
+        context: Context,
+        plan: Plan,
+        sidecars: Sidecars,
+        new_fields: Callable[[bytes, Collection[str]], Collection[str]] = lambda _path, _names: (),
+    ) -> None:
+        """Start with nothing to compare.
+
+        `new_fields` returns those of the fields of a file with which the service has processed nothing yet.
+        """
+        self._new_fields = new_fields
         self._ledger = context.ledger
         self._clock = context.clock
         self._plan = plan
@@ -95,6 +107,16 @@ class SentMetadata:
             if asset.id in self._adopted:
                 self._found[asset.id] = self._compare(self._adopted[asset.id], asset, IN_SIDECARS)
             yield asset
+
+    def suspects(self, row: FileRow) -> Suspects:
+        """Return what can keep the service from processing the asset of a file."""
+        if row.filetype == "img":
+            return Suspects()
+        attempt = next(iter(self._ledger.doubts.attempts(row.id, 1)), None)
+        name = "" if attempt is None else attempt.sent_name
+        sent = self._sent(row, row.meta_digest)
+        values = {} if sent is None else dict(sent.fields)
+        return Suspects.of(name, values, self._new_fields(row.path, values))
 
     def of_adopted(self, row: FileRow) -> dict[str, str | None]:
         """Return the columns to write for an adopted file whose asset was compared since the last record, else none."""
@@ -149,14 +171,19 @@ class SentMetadata:
 
     def _described(self, upload: SentUpload | _Adopted, shown: Texts, others: Texts) -> list[str]:
         """Return the differences, described by the texts that were sent if the sidecars still give them."""
-        by_kind = {kind: self._metadata_of(upload.row, kind) for kind in KINDS}
-        sent = next((now for now in by_kind.values() if now is not None and now.digest == upload.digest), None)
-        stored = by_kind.get(upload.row.filetype or "")
+        sent = self._sent(upload.row, upload.digest)
+        kind = upload.row.filetype or ""
+        stored = self._metadata_of(upload.row, kind) if kind in KINDS else None
         is_misnamed = sent is not None and stored is not None and sent.fields != stored.fields
         if is_misnamed and isinstance(upload, SentUpload):
             # Under the field names of another kind the texts were not stored. This is reported as drift already.
             return []
         return differences(upload.sent, shown, UNKNOWN if sent is None else sent.texts, others)
+
+    def _sent(self, row: FileRow, digest: str | None) -> FileMetadata | None:
+        """Return the metadata of this digest that was sent; None if the sidecars no longer give it."""
+        by_kind = (self._metadata_of(row, kind) for kind in KINDS)
+        return next((now for now in by_kind if now is not None and now.digest == digest), None)
 
     def _metadata_of(self, row: FileRow, kind: str | None = None) -> FileMetadata | None:
         """Return the metadata that the sidecars give now; None if the file is not mapped or they cannot be read."""

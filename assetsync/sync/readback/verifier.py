@@ -13,10 +13,11 @@ from typing import Any
 import structlog
 
 from assetsync.core.doubt_grace import Grace
-from assetsync.core.names import is_shown_as, may_be, printable, sent_name
+from assetsync.core.names import is_shown_as, may_be, printable
 from assetsync.core.read_back import (
     LOOK_AGAIN,
     NEVER_PROCESSED,
+    SAME_METADATA,
     UNSEEN_PATIENCE,
     Expected,
     ReadBackWaits,
@@ -91,6 +92,7 @@ class Verifier:
         self._learned = Learned(context.clock.steady)
         # Folders whose last look-up failed: when they may be looked up again (steady seconds), and the error.
         self._put_off: dict[str, tuple[float, str]] = {}
+        self._context = context
         self._ledger = context.ledger
         self._service = context.service
         self._clock = context.clock
@@ -281,7 +283,7 @@ class Verifier:
         """
         more: list[FileRow] = []
         ids = {row.assetid for row in rows if row.assetid is not None}
-        names = {like_pattern(sent_name(row.path.rpartition(b"/")[2])) for row in rows}
+        names = {like_pattern(name) for row in rows for name in self._context.names_of_path(row.path)}
         # After a failed listing, searches by name may still be answered.
         few = len(names) <= _BY_NAME_AT_MOST or folder in self._folder_backoff
         for pattern in sorted(names)[:_BY_NAME_AT_MOST] if few else []:
@@ -378,11 +380,13 @@ class Verifier:
         if not seen.is_never(now, patience):
             return row, None, columns
         again = "assetsync upload" if row.wanted is Wanted.OUTSIDE else "assetsync retry"
+        suspects = self._sent_metadata.suspects(row)
         detail = (
-            f"the service has not processed the asset {row.assetid} since {moment(seen.since)}, perhaps because it was"
-            f" stopped in between; assetsync looks every hour whether it has; `{again} --send-again PATH` uploads the"
-            " file again"
+            f"the service has not processed the asset {row.assetid} since {moment(seen.since)}{suspects.sentence};"
+            f" assetsync looks every hour whether it has; `{again} --send-again PATH` uploads the file again"
         )
+        if suspects.in_metadata and row.wanted is not Wanted.OUTSIDE:
+            detail += f"; {SAME_METADATA}: `assetsync retry --send-again --without-metadata PATH` sends it without"
         log.error("blocked", path=printable(row.path), assetid=row.assetid, detail=detail)
         columns |= {"reason": NEVER_PROCESSED, "detail": detail, "due_at": now + LOOK_AGAIN}
         return row, Event.NEVER_PROCESSED, columns
@@ -397,11 +401,11 @@ class Verifier:
         # The name of an adopted or moved asset need not be that of an upload.
         if row.id_from != "answer" or asset.folder_id != folder or self._names.get(folder) is False:
             return
-        if is_shown_as(sent_name(row.path.rpartition(b"/")[2]), asset.filename):
+        if is_shown_as(self._context.names_of_path(row.path)[0], asset.filename):
             kept = True
         else:
             # The file may have been renamed since the upload.
-            names = names_of(self._ledger, row)
+            names = self._names_of(row)
             kept = any(is_shown_as(name, asset.filename) for name in names)
             if not kept and any(may_be(name, asset.filename) for name in names):
                 # A name that is only similar proves nothing.
@@ -419,6 +423,9 @@ class Verifier:
         kind = row.filetype or asset.kind
         noted: dict[str, Any] = {} if row.filetype else {"filetype": kind}
         return noted | {"drift": "unread"} if kind and self._misnames(row.path, kind) else noted
+
+    def _names_of(self, row: FileRow) -> set[str]:
+        return names_of(self._ledger, row, self._context.longest_name)
 
     def _not_shown(self, row: FileRow, now: float, steady: float, *, needs_index: bool) -> Change:
         """Count an answered look-up that did not show an id; after ten minutes of such look-ups, doubt the file.
@@ -453,7 +460,7 @@ class Verifier:
             return row, None, unseen | {"due_at": now, "detail": _EVERYWHERE_NEXT}
         self._failed_everywhere.pop(row.id, None)
         try:
-            shown = named(self._service, names_of(self._ledger, row))
+            shown = named(self._service, self._names_of(row))
             asset = next((asset for asset in shown if asset.id == row.assetid), None)
         except ServiceError as error:
             log.warning(

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 from assetsync.core.mapping import folders_above
 from assetsync.core.names import printable
 from assetsync.core.outcome import TOO_LARGE_FOR_PROXY
-from assetsync.core.read_back import NEVER_PROCESSED
+from assetsync.core.read_back import NEVER_PROCESSED, SAME_METADATA
 from assetsync.core.settled import EMPTY
 from assetsync.core.states import Event, allowed
 from assetsync.errors import UsageError
@@ -76,12 +76,29 @@ class Retry(OperatorRequest):
                 for row in found
                 if self.reason is None or (row.state is State.BLOCKED and row.reason == self.reason)
             )
-        counts = Counter((_sent_again if self.send_again else _tried)(ledger, row, now) for row in rows)
+        counts = Counter(self._one(ledger, row, now) for row in rows)
         if not self.send_again:
             ledger.queue.release_folders(now)
         blocked = "" if self.reason is None else f" as {printable(self.reason)}"
         nothing = f"nothing is blocked{blocked or ' or in doubt'}"
         return "; ".join(f"{count:,} {what}" for what, count in counts.items()) or nothing
+
+    def _one(self, ledger: Ledger, row: FileRow, now: float) -> str:
+        """Retry one file, or send it again; return the result in words."""
+        return _sent_again(ledger, row, now) if self.send_again else _tried(ledger, row, now)
+
+
+@dataclass(frozen=True, slots=True)
+class SendAgainWithoutMetadata(Retry):
+    """Send the same files again as `Retry` with `send_again`, without metadata.
+
+    An older release does not know the verb, and refuses the request: it would send the metadata.
+    """
+
+    verb: ClassVar[str] = "without_metadata"
+
+    def _one(self, ledger: Ledger, row: FileRow, now: float) -> str:
+        return _sent_again(ledger, row, now, without_metadata=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +135,26 @@ class LookUp(_OfPaths):
         if not count:
             return "nothing is to be looked up: `assetsync retry` looks up what is blocked"
         return f"{count:,} to be looked up now: the daemon does it, or the next `assetsync reconcile`"
+
+
+@dataclass(frozen=True, slots=True)
+class SendWithoutMetadata(_OfPaths):
+    """Let the files at `paths` and below these folders be sent without metadata that wait for a new field."""
+
+    verb: ClassVar[str] = "new_field"
+
+    def check(self, ledger: Ledger) -> None:
+        """See `OperatorRequest`."""
+        if not self.paths:
+            hint = "metadata cannot be sent later; `.` is all files"
+            raise UsageError("--without-metadata needs the paths of files or folders", hint=hint)
+        _OfPaths.check(self, ledger)
+
+    def run(self, ledger: Ledger, _service: Service, now: float) -> str:
+        """See `OperatorRequest`."""
+        count = sum(ledger.queue.without_metadata(path, now) for path in self.paths)
+        nothing = "no file waits for a new metadata field there; with --send-again, what was sent is sent again"
+        return f"{count:,} to be sent without metadata" if count else nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +221,17 @@ def _in_doubt(ledger: Ledger, paths: Collection[bytes]) -> Iterator[FileRow]:
             yield from ledger.reports.files(State.IN_DOUBT, history=True, under=path or None)
 
 
-def _sent_again(ledger: Ledger, row: FileRow, now: float) -> str:
+def _sent_again(ledger: Ledger, row: FileRow, now: float, *, without_metadata: bool = False) -> str:
     """Queue one file anew; return the result in words."""
     if row.wanted is Wanted.OUTSIDE:
         return "uploaded by hand: `assetsync upload --send-again` sends it"
-    ledger.decisions.send_again(row, now)
+    ledger.decisions.send_again(row, now, without_metadata=without_metadata)
     # The folder may hold a copy of which this ledger does not know.
     ledger.folder_listings.again(row.destfolderid)
+    if without_metadata:
+        return "to be sent again, without metadata"
+    if row.reason == NEVER_PROCESSED and SAME_METADATA in (row.detail or ""):
+        return f"to be sent again; {SAME_METADATA}, --without-metadata sends it without"
     return "to be sent again"
 
 

@@ -10,7 +10,13 @@ from assetsync.ledger.ledger import Request
 from assetsync.sync.context import Context
 from assetsync.sync.requests.decisions import Audit, Resolve, Resume, SettleDrift
 from assetsync.sync.requests.request import REFUSED, UNANSWERED, Argument, OperatorRequest
-from assetsync.sync.requests.retry import LookUp, Retry, SendWithoutSidecar
+from assetsync.sync.requests.retry import (
+    LookUp,
+    Retry,
+    SendAgainWithoutMetadata,
+    SendWithoutMetadata,
+    SendWithoutSidecar,
+)
 from assetsync.sync.requests.upload import BeginUpload, EndUpload
 
 log = structlog.get_logger(__name__)
@@ -19,7 +25,10 @@ _LOOKED_UP = "each is looked up before it is sent again"
 
 _KINDS: dict[str, type[OperatorRequest]] = {
     kind.verb: kind
-    for kind in (Retry, LookUp, SendWithoutSidecar, Resume, Resolve, SettleDrift, Audit, BeginUpload, EndUpload)
+    for kind in (
+        *(Retry, SendAgainWithoutMetadata, LookUp, SendWithoutSidecar, SendWithoutMetadata),
+        *(Resume, Resolve, SettleDrift, Audit, BeginUpload, EndUpload),
+    )
 }
 
 

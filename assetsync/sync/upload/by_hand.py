@@ -12,7 +12,7 @@ from itertools import islice
 
 import structlog
 
-from assetsync.core.names import printable, sent_name
+from assetsync.core.names import printable, sent_name, sent_names
 from assetsync.core.read_back import NEVER_PROCESSED
 from assetsync.core.sent_texts import NOT_COMPARED
 from assetsync.core.states import Event, allowed
@@ -320,7 +320,8 @@ def _equal(ledger: Ledger, hand: ByHand, row: FileRow) -> Equal:
     undecided = equal_content.may_have_stored_it(row, md5)
     if undecided is not None:
         return MayBeUploadOf(undecided)
-    resembling = equal_content.resembling(row, hand.intent.sent_name)
+    names = {hand.intent.sent_name, *sent_names(row.path.rpartition(b"/")[2])}
+    resembling = equal_content.resembling(row, names)
     return Resembles(resembling) if resembling else NothingEqual()
 
 

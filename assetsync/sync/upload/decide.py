@@ -14,7 +14,7 @@ from assetsync.core.kinds import PATIENCE, PAUSE
 from assetsync.core.names import printable
 from assetsync.core.outcome import TOO_LARGE_FOR_PROXY, too_large_for_proxy
 from assetsync.core.settled import EMPTY, KEEPS_CHANGING, MOST_CUTS, rest_after, unchanged_for
-from assetsync.ledger.rows import NO_SIDECAR, FileRow
+from assetsync.ledger.rows import NEW_FIELD, NO_SIDECAR, FileRow
 from assetsync.model import FileStat
 from assetsync.sync.upload.facts import (
     Absent,
@@ -31,7 +31,7 @@ from assetsync.sync.upload.facts import (
     Unconfirmed,
     Unreadable,
 )
-from assetsync.text import moment
+from assetsync.text import moment, quoted
 from assetsync.tree.body import difference
 
 _LATER = 60.0
@@ -349,7 +349,7 @@ def _described(facts: Facts) -> Decision | Gather | None:
     waited = now - facts.row.queued_at
     # A file queued in the future was queued by a clock that has since been set back: do not wait.
     may_come = facts.mapping is not None and facts.mapping.sidecars and 0 <= waited < facts.rules.sidecar_wait
-    if may_come and not has_come:
+    if may_come and not has_come and not facts.row.is_without_metadata:
         # When the sidecar appears, the file is due at once.
         until = now + min(facts.rules.sidecar_wait - waited, LONGEST)
         return Wait(until, "waits for its sidecar, watch.sidecar_wait at most")
@@ -361,6 +361,24 @@ def _passed_by_proxy(facts: Facts) -> Decision | None:
     if facts.refused_size is None or facts.row.send_again:
         return None
     return Block(TOO_LARGE_FOR_PROXY, too_large_for_proxy(facts.refused_size))
+
+
+def _with_known_fields(facts: Facts) -> Decision | Gather | None:
+    """Let a file wait while another one shows whether the service processes files with a new field."""
+    new, now = facts.new_field, facts.now
+    if new is None:
+        return Gather(Fact.NEW_FIELD)
+    if new.name is None:
+        return None
+    first = printable(new.by[0])
+    detail = f"waits until the service has processed {first}, the first file with the metadata field {new.name}"
+    if new.is_tried:
+        detail = (
+            f"waits because the service has not processed {' and '.join(map(printable, new.by))}, the first files with"
+            f" the metadata field {new.name}: add the field to the service and send one of them again (`assetsync retry"
+            f" --send-again {quoted(new.by[0])}`), or `assetsync retry --without-metadata PATH` sends this file without"
+        )
+    return Wait(now + min(WELL_WITHIN, max(_SOON, (now - facts.row.queued_at) / 4)), detail, reason=NEW_FIELD)
 
 
 _RULES: tuple[Callable[[Facts], Decision | Gather | None], ...] = (
@@ -376,4 +394,5 @@ _RULES: tuple[Callable[[Facts], Decision | Gather | None], ...] = (
     _surely_absent,
     _passed_by_proxy,
     _described,
+    _with_known_fields,
 )

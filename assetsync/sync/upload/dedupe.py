@@ -5,7 +5,7 @@ What follows from the result is left to `sync.upload.decide`, the queries to `le
 
 from contextlib import closing
 
-from assetsync.core.names import is_shown_as, sent_name
+from assetsync.core.names import is_shown_as
 from assetsync.errors import FileChanged, FileUnreadable, NotRegular
 from assetsync.ledger.equal_content import COMPARED_AT_MOST, Resembling, Sighted
 from assetsync.ledger.rows import FileRow
@@ -46,7 +46,7 @@ class Dedupe:
         asset is equal, the result is that error.
         """
         if row.send_again:
-            unconfirmed = self._equal_content.unconfirmed(row, md5, sent_name(row.path.rpartition(b"/")[2]))
+            unconfirmed = self._equal_content.unconfirmed(row, md5, self._context.names_of_path(row.path))
             return NothingEqual() if unconfirmed is None else Unconfirmed(unconfirmed)
         hints = self._equal_content.hints(row, md5)
         unreadable: FileUnreadable | None = None
@@ -76,7 +76,7 @@ class Dedupe:
 
     def _asset(self, row: FileRow, md5: str) -> Equal:
         asset = next(iter(self._equal_content.sighted(row, md5)), None)
-        if asset is not None and not _has_name_of(row, asset):
+        if asset is not None and not self._has_name_of(row, asset):
             if self._context.ledger.runs.last_scan() is None:
                 return MayBeAnothers(asset.assetid)
             asset = self._not_anothers(row, md5)
@@ -99,7 +99,8 @@ class Dedupe:
         assets = self._equal_content.sighted(row, md5, COMPARED_AT_MOST)
         others = self._equal_content.without_asset(row, md5)
         for asset in assets:
-            other = None if _has_name_of(row, asset) else next((o for o in others if _has_name_of(o, asset)), None)
+            has_name_of = self._has_name_of
+            other = None if has_name_of(row, asset) else next((o for o in others if has_name_of(o, asset)), None)
             if other is None or not self._holds(other, md5):
                 return asset
             others.remove(other)
@@ -120,7 +121,7 @@ class Dedupe:
 
         A name with `?` in place of characters that the service cannot show counts as the file's name, too.
         """
-        found = self._equal_content.resembling(row, sent_name(row.path.rpartition(b"/")[2]))
+        found = self._equal_content.resembling(row, self._context.names_of_path(row.path))
         if not found:
             return NothingEqual()
         first = found[0]
@@ -133,7 +134,8 @@ class Dedupe:
 
     def _fits_one(self, row: FileRow, found: list[Resembling]) -> bool:
         first, *others = found
-        return first.is_exact or (not others and self._equal_content.is_only_match(row, first.name))
+        is_only_match = self._equal_content.is_only_match
+        return first.is_exact or (not others and is_only_match(row, first.name, self._context.names_of_path))
 
     def _list_again_if_missed(self, row: FileRow, assetid: str) -> bool:
         """List the folder again if its newest audit did not show an asset seen before; return whether that was done.
@@ -142,6 +144,5 @@ class Dedupe:
         """
         return self._equal_content.is_missed(assetid) and self._folder_listing.list_after_audit(row.destfolderid)
 
-
-def _has_name_of(row: FileRow, asset: Sighted) -> bool:
-    return is_shown_as(sent_name(row.path.rpartition(b"/")[2]), asset.name)
+    def _has_name_of(self, row: FileRow, asset: Sighted) -> bool:
+        return any(is_shown_as(name, asset.name) for name in self._context.names_of_path(row.path))

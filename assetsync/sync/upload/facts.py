@@ -25,6 +25,7 @@ class Fact(StrEnum):
     CONTENT = "content"
     EQUAL = "equal"
     METADATA = "metadata"
+    NEW_FIELD = "new field"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,18 @@ class KindShown:
     """The file of the same ending whose upload is to show the kind, by its path; None if this file need not wait."""
 
     by: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FieldShown:
+    """A metadata field with which the service has processed nothing yet, and the files that were sent with it.
+
+    `is_tried`: the service has processed none of two files. Without a `name` this file need not wait.
+    """
+
+    name: str | None = None
+    by: Sequence[bytes] = ()
+    is_tried: bool = False
 
 
 class Absent(Enum):
@@ -209,3 +222,4 @@ class Facts:
     replaces: str | None = None
     sidecars: SidecarState | None = None
     refused_size: int | None = None
+    new_field: FieldShown | None = None

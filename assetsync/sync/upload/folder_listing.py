@@ -7,14 +7,14 @@ left to `sync.upload.dedupe`, the wait for an unprocessed asset of its name to `
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, islice, product
 
 import structlog
 
-from assetsync.core.names import may_be, printable, sent_name, sent_names
+from assetsync.core.names import may_be, printable
 from assetsync.errors import BadAnswer, ServiceError, ServiceUnreachable
 from assetsync.ledger.folders import UNLISTED, Hold
 from assetsync.ledger.rows import FileRow
@@ -79,10 +79,13 @@ class _Listed:
     searched: set[int] = field(default_factory=set)
     unprocessed: dict[str, str] = field(default_factory=dict)
 
-    def like(self, name: str) -> str | None:
-        """Return the id of an unprocessed asset that may have been sent under a name; any id if there are too many."""
+    def like(self, names: Iterable[str]) -> str | None:
+        """Return the id of an unprocessed asset that may have one of the names; any id if there are too many."""
         if len(self.unprocessed) >= _MOST_KEPT:
             return next(iter(self.unprocessed.values()))
+        return next((found for name in names if (found := self._named(name)) is not None), None)
+
+    def _named(self, name: str) -> str | None:
         found = self.unprocessed.get(name.casefold())
         if found is not None or (name.isascii() and "  " not in name):
             return found
@@ -108,6 +111,7 @@ class FolderListing:
         self._make_sure = make_sure
         self._is_leased = is_leased
         self._folder_backoff = FolderBackoff(health_check)
+        self._names_of = context.names_of_path
         self._ledger = context.ledger
         self._service = context.service
         self._clock = context.clock
@@ -217,7 +221,7 @@ class FolderListing:
                 return Listing(unsure=unsure)
             if row.attempts and self._ledger.queue.may_have_left(row.id):
                 return Listing(unsure=unsure)
-            assetid = self._unprocessed(row.destfolderid, sent_name(row.path.rpartition(b"/")[2]))
+            assetid = self._unprocessed(row.destfolderid, self._names_of(row.path))
         except Unlisted as why:
             if why.held:
                 raise
@@ -278,7 +282,7 @@ class FolderListing:
 
     def _look_for(self, row: FileRow, listed: _Listed) -> None:
         """Search for the asset of a file by each name that a release has sent; record what is found."""
-        folder, names = row.destfolderid, sent_names(row.path.rpartition(b"/")[2])
+        folder, names = row.destfolderid, self._names_of(row.path)
         is_whole = not any(map(is_broad, names))
         for pattern, available in product(sorted(map(like_pattern, names)), (None, "0")):
             found = self._contents(FolderContents, folder, pattern=pattern, available=available)
@@ -295,20 +299,20 @@ class FolderListing:
         self._ledger.folder_listings.unproven(folder)
         log.warning("not listed completely", destfolderid=folder, detail=why, next=_BY_NAME)
 
-    def _unprocessed(self, destfolderid: str, name: str) -> str | None:
-        """Return the id of an unprocessed asset that may be the file to be sent as `name`.
+    def _unprocessed(self, destfolderid: str, names: Sequence[str]) -> str | None:
+        """Return the id of an unprocessed asset that may be the file that is or was sent under one of these names.
 
         If there is one and the listing is older than a minute, list the folder again.
         """
         listed = self._listed[destfolderid]
-        if listed.like(name) is None:
+        if listed.like(names) is None:
             return None
         if self._clock.steady() - listed.at >= _LIST_AGAIN:
             self._expect_time()
             with self._alone(destfolderid, self._again):
                 if self._clock.steady() - self._listed[destfolderid].at >= _LIST_AGAIN:
                     self._list(destfolderid)
-        return self._listed[destfolderid].like(name)
+        return self._listed[destfolderid].like(names)
 
     def try_held(self) -> None:
         """List one folder that is held because it could not be listed: the folder that was tried longest ago.

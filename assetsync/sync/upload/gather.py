@@ -1,6 +1,7 @@
 """Gather the facts on a file that `decide` asks for: from the ledger, the tree, its sidecars and its folder's listing.
 
-Nothing is written, except what a listing of the folder records, and which file of an ending goes first. The file stays
+Nothing is written, except what a listing of the folder records, and which file of an ending or with a new field goes
+first. The file stays
 open, so that the file which is sent is the file on which was decided.
 """
 
@@ -9,7 +10,6 @@ from typing import NamedTuple
 
 from assetsync.core.mapping import Mappings
 from assetsync.core.metadata import folder_sidecars, own_sidecars, sidecar_for
-from assetsync.core.names import sent_name
 from assetsync.core.sent_texts import digests
 from assetsync.core.settled import is_settled
 from assetsync.errors import FileChanged, FileUnreadable, NotRegular, RootMissing, SidecarError
@@ -26,6 +26,7 @@ from assetsync.sync.upload.facts import (
     Content,
     Fact,
     Facts,
+    FieldShown,
     KindShown,
     MayBeUploadOf,
     NothingEqual,
@@ -34,7 +35,7 @@ from assetsync.sync.upload.facts import (
     Unreadable,
 )
 from assetsync.sync.upload.folder_listing import FolderListing
-from assetsync.sync.upload.kinds import Kinds
+from assetsync.sync.upload.kinds import NewFields
 from assetsync.tree.body import SMALL, FileBody, digest
 from assetsync.tree.safe_open import OpenFile, Tree, expect_resources
 
@@ -175,14 +176,16 @@ class Sources(NamedTuple):
     sidecars: Sidecars
     folder_listing: FolderListing
     dedupe: Dedupe
-    kinds: Kinds
+    new_fields: NewFields
     sidecar_states: SidecarStates
 
 
 class Gathering:
     """The facts on one file, gathered as `decide` asks for them; `close` closes the file, if it was opened."""
 
-    def __init__(self, sources: Sources, facts: Facts) -> None:
+    def __init__(self, sources: Sources, facts: Facts, name: str) -> None:
+        """Start with no more facts; the file will be sent as `name`."""
+        self._name = name
         self._sources = sources
         self._context = sources.context
         self._ledger = sources.context.ledger
@@ -220,6 +223,8 @@ class Gathering:
                         facts.replaces = self._ledger.reports.asset_before(row)
                 case Fact.METADATA:
                     facts.sidecars = self._metadata()
+                case Fact.NEW_FIELD:
+                    facts.new_field = self._new_field()
         except RootMissing:
             # The root may disappear after the file was opened.
             facts.disk = Absent.FOLDER
@@ -232,7 +237,7 @@ class Gathering:
         assert sidecars is not None, "the metadata is gathered before a file is sent"
         assert sidecars.metadata is not None, "a file with a mistake in its metadata is not sent"
         assert self._body is not None, "the body is read before a file is sent"
-        name, boundary, metadata = sent_name(row.path.rpartition(b"/")[2]), self._context.token(), sidecars.metadata
+        name, boundary, metadata = self._name, self._context.token(), sidecars.metadata
         place, sent = (row.destfolderid, name, boundary), metadata.sent
         intent = Intent(
             *(row.id, *place, row.stat, content.md5, metadata.digest),
@@ -253,9 +258,9 @@ class Gathering:
         return self._file
 
     def _kind(self) -> KindShown:
-        row, mapping, kinds = self._facts.row, self._facts.mapping, self._sources.kinds
+        row, mapping, kinds = self._facts.row, self._facts.mapping, self._sources.new_fields.kinds
         assert mapping is not None, "a file without a mapping is not sent"
-        if kinds.is_settled(row.path):
+        if row.is_without_metadata or kinds.is_settled(row.path):
             return KindShown()
         try:
             depends_on_kind = self._sidecars.metadata_of(row.path, mapping).depends_on_kind
@@ -263,6 +268,11 @@ class Gathering:
             # The facts that follow show it.
             return KindShown()
         return KindShown(kinds.first_before(row) if depends_on_kind else None)
+
+    def _new_field(self) -> FieldShown:
+        metadata = None if self._facts.sidecars is None else self._facts.sidecars.metadata
+        assert metadata is not None, "a file with a mistake in its metadata is not sent"
+        return self._sources.new_fields.first_before(self._facts.row, dict(metadata.fields), metadata.digest)
 
     def _open(self) -> FileStat | Absent | Unreadable:
         row, mapping = self._facts.row, self._facts.mapping
@@ -324,6 +334,8 @@ class Gathering:
     def _metadata(self) -> SidecarState:
         row, mapping = self._facts.row, self._facts.mapping
         assert mapping is not None, "a file without a mapping has no metadata"
+        if row.is_without_metadata:
+            return SidecarState(self._sidecars.no_metadata(row.path, mapping))
         # The steps since the file was opened may have taken long, and a sidecar may have appeared meanwhile.
         waited = self._context.clock.steady() - self._opened_at
         is_now = self._sidecars.cache.changes == self._sidecar_changes and waited < _NOW

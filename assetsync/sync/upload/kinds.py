@@ -1,25 +1,32 @@
-"""Keep what the answers of the service show of the kinds of its assets, and let one file of a new ending go first.
+"""Keep what the service shows of kinds and metadata fields, and let one file of a new ending or field go first.
 
 The first answer for an ending shows whether the guess of `core.kinds` holds. Until then, the other files of the ending
 that send a description or keywords wait (the rule is in `decide`), because the names of these fields depend on the
 kind, and an asset cannot be changed.
+
+A file of another kind than a picture is never processed if it is sent with a field that the service does not have
+(observed). So one such file with a new field goes alone until it is processed.
 """
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict
+from enum import Enum, auto
 from typing import NamedTuple
 
 import structlog
 
+from assetsync.config.document.metadata import CUSTOM_FIELD
 from assetsync.config.models import Service
 from assetsync.core.kinds import PATIENCE, PAUSE, Ending, ending_of, guess_kind_of
 from assetsync.core.names import printable
-from assetsync.ledger.file.facts import KINDS
+from assetsync.core.read_back import NEVER_PROCESSED, UNSEEN_PATIENCE
+from assetsync.ledger.file.facts import KINDS, NEW_FIELDS
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import FileRow
-from assetsync.model import Clock
+from assetsync.model import Clock, State
+from assetsync.sync.upload.facts import FieldShown
 
 log = structlog.get_logger(__name__)
 
@@ -171,3 +178,130 @@ class Kinds:
         """Queue the fact for the next commit. If that fails, only the next process has to learn it again."""
         endings = {ending: asdict(known) for ending, known in sorted(self._endings.items())}
         self._ledger.submit_fact(KINDS, json.dumps({"address": self._address, "endings": endings}))
+
+
+_TRIES = 2
+"""The number of files with a new field that may stay unprocessed before all others wait."""
+
+
+class _Became(Enum):
+    """What the upload of a file with a new field has shown."""
+
+    PROCESSED = auto()
+    UNPROCESSED = auto()
+    OPEN = auto()
+    NOTHING = auto()
+
+
+class NewFields:
+    """The fields with which the service has processed a file of a kind, and the files that try others; for all threads.
+
+    Only custom fields and the fields in `names` may be new. A picture tries none, because it is processed with any.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        clock: Clock,
+        service: Service,
+        kinds: Kinds,
+        names: Collection[str] = (),
+        *,
+        is_leased: Callable[[int], bool] = lambda _id: False,
+    ) -> None:
+        """Start with what the ledger keeps of this service; `is_leased` tells whether a row is with a worker."""
+        self._ledger = ledger
+        self._clock = clock
+        self._address = service.base_url
+        self.kinds = kinds
+        self._names = names
+        self._is_leased = is_leased
+        self._lock = threading.Lock()
+        self._warned: set[str] = set()
+        kept = json.loads(ledger.reports.fact(NEW_FIELDS) or "{}")
+        is_same = kept.get("address") == self._address
+        self._known: set[str] = set(kept["known"]) if is_same else set()
+        # By field: the ids of the rows that try it, with the digest of the metadata that each was sent with.
+        self._tried: dict[str, dict[int, str]] = {}
+        for field, row_id, digest in kept["tried"] if is_same else ():
+            self._tried.setdefault(field, {})[row_id] = digest
+
+    def of(self, path: bytes, fields: Iterable[str]) -> list[str]:
+        """Return those of a file's fields with which nothing of its kind was processed yet; none of a picture."""
+        kind = self._kind_of(path)
+        may_be_new = (name for name in fields if name.startswith(CUSTOM_FIELD) or name in self._names)
+        return [] if kind == "img" else [name for name in may_be_new if f"{kind}:{name}" not in self._known]
+
+    def first_before(self, row: FileRow, fields: Iterable[str], digest: str) -> FieldShown:
+        """Return a new field of a file that others try, and these; without a name if this one may go, and try it.
+
+        `digest` is that of the file's metadata.
+        """
+        new = self.of(row.path, fields)
+        if not new:
+            return FieldShown()
+        with self._lock:
+            before = self._record()
+            shown = [self._shown(f"{self._kind_of(row.path)}:{name}", name, row.id) for name in new]
+            waits = next((one for one in shown if one is not None), FieldShown())
+            if waits.name is None:
+                for field in [f"{self._kind_of(row.path)}:{name}" for name in self.of(row.path, new)]:
+                    self._tried.setdefault(field, {})[row.id] = digest
+            if (record := self._record()) != before:
+                # It is on the disk with the intent at the latest.
+                self._ledger.submit_fact(NEW_FIELDS, record)
+        return waits
+
+    def _kind_of(self, path: bytes) -> str:
+        kind = self.kinds.of(path)
+        return "doc" if kind == "other" else kind
+
+    def _shown(self, field: str, name: str, row_id: int) -> FieldShown | None:
+        """Return which other files a file has to wait for; None if it may try the field, or the field is known now."""
+        became: dict[_Became, list[bytes]] = {each: [] for each in _Became}
+        for other, digest in [*self._tried.get(field, {}).items()]:
+            what, path = self._became(other, digest)
+            if what is _Became.NOTHING:
+                del self._tried[field][other]
+            elif other != row_id or what is _Became.PROCESSED:
+                became[what].append(path)
+        if became[_Became.PROCESSED]:
+            self._known.add(field)
+            del self._tried[field]
+            log.info("field known", field=name, path=printable(became[_Became.PROCESSED][0]))
+        elif became[_Became.OPEN]:
+            return FieldShown(name, became[_Became.OPEN])
+        elif len(became[_Became.UNPROCESSED]) >= _TRIES:
+            waits = FieldShown(name, became[_Became.UNPROCESSED], is_tried=True)
+            if field not in self._warned:
+                self._warned.add(field)
+                by, after = [*map(printable, waits.by)], "files with this field wait; `assetsync explain` one of them"
+                log.warning("nothing was processed with a field", field=name, by=by, next=after)
+            return waits
+        return None
+
+    def _became(self, row_id: int, digest: str) -> tuple[_Became, bytes]:
+        """Return what the upload of a row has shown of its fields, and the row's path."""
+        row = self._ledger.queue.version(row_id)
+        if row is None:
+            return _Became.NOTHING, b""
+        if self._is_leased(row_id) and row.state is State.QUEUED:
+            return _Became.OPEN, row.path
+        if row.meta_digest != digest or row.state is State.QUEUED:
+            # It is sent again, or was sent with other metadata since.
+            return _Became.NOTHING, row.path
+        if row.assetid is not None and row.seen_at is not None and row.unprocessed_id is None:
+            return _Became.PROCESSED, row.path
+        if row.state is State.BLOCKED and row.reason == NEVER_PROCESSED:
+            return _Became.UNPROCESSED, row.path
+        if row.state in (State.SENDING, State.IN_DOUBT):
+            return _Became.OPEN, row.path
+        if row.state is State.STORED:
+            is_late = self._clock.now() - (row.uploaded_at or row.queued_at) >= UNSEEN_PATIENCE
+            is_stuck = is_late and self._ledger.queue.is_overtaken(row_id)
+            return _Became.UNPROCESSED if is_stuck else _Became.OPEN, row.path
+        return _Became.NOTHING, row.path
+
+    def _record(self) -> str:
+        tried = [(field, *each) for field, rows in sorted(self._tried.items()) for each in rows.items()]
+        return json.dumps({"address": self._address, "known": sorted(self._known), "tried": tried})

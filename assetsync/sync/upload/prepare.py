@@ -11,7 +11,7 @@ import structlog
 from assetsync.core.backoff import WELL_WITHIN
 from assetsync.core.kinds import guess_kind
 from assetsync.core.mapping import Mappings
-from assetsync.core.names import printable
+from assetsync.core.names import is_cut_of, may_be_cut, printable
 from assetsync.errors import ReadStopped, RootMissing, SidecarError
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.versions import NewVersion
@@ -23,7 +23,7 @@ from assetsync.sync.upload.dedupe import Dedupe
 from assetsync.sync.upload.facts import Facts, Rules
 from assetsync.sync.upload.folder_listing import FolderListing
 from assetsync.sync.upload.gather import Gathering, Ready, SidecarStates, Sources, facts_of
-from assetsync.sync.upload.kinds import Kinds
+from assetsync.sync.upload.kinds import NewFields
 from assetsync.sync.upload.limits import SizeLimit
 
 log = structlog.get_logger(__name__)
@@ -40,7 +40,7 @@ class Preparer:
         folder_listing: FolderListing,
         rules: Rules,
         *,
-        kinds: Kinds,
+        new_fields: NewFields,
         size_limit: SizeLimit,
     ) -> None:
         self._context = context
@@ -53,7 +53,7 @@ class Preparer:
         self._size_limit = size_limit
         self.dedupe = Dedupe(context, folder_listing)
         sidecar_states = SidecarStates(context.tree, context.clock, sidecars, context.ledger.versions, rules.settle)
-        self._sources = Sources(context, sidecars, folder_listing, self.dedupe, kinds, sidecar_states)
+        self._sources = Sources(context, sidecars, folder_listing, self.dedupe, new_fields, sidecar_states)
 
     def is_listed(self, destfolderid: str) -> bool:
         """Return whether a file for the folder can probably be prepared without a listing."""
@@ -69,9 +69,14 @@ class Preparer:
         Raise ServiceError if the service does not answer, OutOfResources, and Unlisted while the folder still has to be
         listed before the first POST into it. Raise ListingNeeded only if it is `hurried`.
         """
+        name = self._name_of(row)
+        if name.casefold() != row.folded_name:
+            # It was cut to another length when it was queued. No two files of a folder are sent under one name at once.
+            self._ledger.queue.name(row.id, name)
+            return None
         facts = facts_of(row, self._mappings, self._rules, self._clock.now())
         facts.refused_size = self._size_limit.refused(row.size)
-        gathering = Gathering(self._sources, facts)
+        gathering = Gathering(self._sources, facts, name)
         decision: Decision | Gather | None = None
         try:
             while isinstance(decision := decide(facts), Gather):
@@ -90,6 +95,12 @@ class Preparer:
     def sidecars_changed(self, ready: Ready) -> bool:
         """Return whether any sidecar has changed since the metadata of the file was read."""
         return self._sidecars.cache.changes != ready.sidecar_changes
+
+    def _name_of(self, row: FileRow) -> str:
+        """Return the name to send: cut as it was for an asset of the path that the service has processed."""
+        name, file_name = self._context.names_of_path(row.path)[0], row.path.rpartition(b"/")[2]
+        kept = self._ledger.queue.verified_name(row.path) if may_be_cut(file_name) else None
+        return name if kept is None or not is_cut_of(file_name, kept) else kept
 
     def _act(self, facts: Facts, decision: Decision) -> None:
         """Act on a decision other than Send; the ledger changes nothing if the row is no longer as it was read."""

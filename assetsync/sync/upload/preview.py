@@ -17,6 +17,7 @@ from assetsync.sync.upload.facts import (
     Content,
     Fact,
     Facts,
+    FieldShown,
     KindShown,
     Listing,
     NothingEqual,
@@ -83,6 +84,9 @@ class Preview:
                     facts.replaces = self._ledger.reports.asset_before(row)
                 case Fact.METADATA:
                     facts.sidecars = self._sidecar_states.of(row.path, mapping)
+                case Fact.NEW_FIELD:
+                    # Only the process that sends knows which files go first.
+                    facts.new_field = FieldShown()
         except RootMissing:
             facts.disk = Absent.FOLDER
         return True

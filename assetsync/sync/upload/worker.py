@@ -208,9 +208,10 @@ class Worker:
 
     async def _post(self, ready: Ready) -> Sent:
         uploads = self._uploads
-        if uploads.preparer.sidecars_changed(ready):
+        if ready.row.is_without_metadata or uploads.preparer.sidecars_changed(ready):
             # A sidecar changed after the metadata was read. If the ledger recorded the change before it had this
-            # attempt, nothing marked the file as to be read again.
+            # attempt, nothing marked the file as to be read again. Or the metadata of the tree is not sent, which is
+            # drift.
             mark_unread = partial(self._ledger.metadata_drift.mark_unread, ready.row.id)
             await self._blocking.run(partial(self._results.write_with_retry, ready.row, mark_unread))
         began = self._clock.steady()

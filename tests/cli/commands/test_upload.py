@@ -313,6 +313,8 @@ class TestOfTheTree:
         assert (result.code, mirrored.files()["photos/empty.jpg"]) == (1, "blocked")
 
     def test_nothing_sent_leaves_it_in_the_queue(self, mirrored):
+        mirrored.write("listed.jpg", b"with a second file, the folder counts as listed")
+        mirrored.run("reconcile")
         path = mirrored.write("second.jpg", b"second")
         mirrored.nowhere()
         assert upload(mirrored, path).code == 3

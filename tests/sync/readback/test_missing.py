@@ -366,16 +366,18 @@ def test_asset_restored_elsewhere_is_verified(make_world):
     assert (world.row("p/a").state, drift(world).keys()) == (VERIFIED, {b"p/a"})
 
 
-def test_late_shown_asset_stays_undecidable(make_world):
+def test_late_shown_asset_is_verified(make_world):
     world = make_world()
     world.write("a.jpg", b"content A")
     world.scan_and_send()
     (asset,) = world.service.assets.values()
     world.service.assets.clear()
     world.live(1500, tick=2)
+    assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (BLOCKED, "never_processed")
     world.service.assets[asset.id] = asset
     audit_again(world)
-    assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (BLOCKED, "undecidable")
+    world.live(5)
+    assert world.row("a.jpg").state is VERIFIED
 
 
 def test_unverified_asset_put_back_is_verified(make_world):

@@ -6,10 +6,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from assetsync.core.backoff import LONGEST
+from assetsync.core.names import MAX_SENT
+from assetsync.core.read_back import SAME_METADATA
 from assetsync.errors import UsageError
 from assetsync.model import State
 from assetsync.status.sentences import next_step, steps_of_many
-from assetsync.sync.requests.retry import Retry
+from assetsync.sync.requests.retry import Retry, SendAgainWithoutMetadata
 
 VERIFIED, STORED, BLOCKED = State.VERIFIED, State.STORED, State.BLOCKED
 HOUR = 3600.0
@@ -326,3 +328,140 @@ def test_clock_set_back_makes_a_blocked_file_due(stuck):
     world.clock.advance(LONGEST)
     world.live(2)
     assert state(world) == (VERIFIED, None)
+
+
+EMOJI = "a\U0001f600".encode()
+
+
+@pytest.fixture
+def killed(make_world):
+    """Make a world whose service never processes a file that `never_processes` names, sent with a sidecar."""
+
+    def make(name: str, sidecar: bytes = b"", *, never_processes=lambda _asset: True, **service):
+        world = make_world(service=service)
+        world.service.never_processes = never_processes
+        world.write("anchor.jpg", b"anchor")
+        world.write(name)
+        if sidecar:
+            world.write(f"{name}.yaml", sidecar)
+        world.scan_and_send()
+        look(world, 7)
+        return world
+
+    return make
+
+
+def test_reason_names_restart_without_suspects(killed):
+    world = killed("a.pdf", b"description: plain")
+    detail = world.row("a.pdf").detail
+    assert "perhaps because it was stopped in between" in detail
+    assert SAME_METADATA not in detail
+    assert world.ask(Retry((b"a.pdf",), send_again=True)) == "1 to be sent again"
+
+
+def test_reason_names_character_beyond_the_plane(killed):
+    world = killed("a.pdf", b"description: plain\nkeywords: " + EMOJI)
+    detail = world.row("a.pdf").detail
+    assert "the reason can be a character outside the Basic Multilingual Plane in file_keywords;" in detail
+    assert SAME_METADATA in detail
+    assert SAME_METADATA in world.ask(Retry((b"a.pdf",), send_again=True))
+
+
+def test_reason_names_long_name(killed):
+    world = killed("n" * 200 + ".pdf", longest_name=str(MAX_SENT))
+    detail = world.row("n" * 200 + ".pdf").detail
+    assert "the reason can be its name of 204 characters;" in detail
+    assert SAME_METADATA not in detail
+
+
+def test_changed_sidecar_is_no_suspect(killed):
+    """What was sent is not known any more."""
+    world = killed("a.pdf", b"keywords: plain", never_processes=lambda asset: asset.name == "a.pdf")
+    world.ask(Retry((b"a.pdf",), send_again=True))
+    world.send()
+    world.write("a.pdf.yaml", b"keywords: " + EMOJI)
+    look(world, 7)
+    assert "perhaps because it was stopped in between" in world.row("a.pdf").detail
+
+
+def test_picture_blames_no_metadata(killed):
+    world = killed("a.jpg", b"keywords: " + EMOJI)
+    assert "perhaps because it was stopped in between" in world.row("a.jpg").detail
+
+
+def test_send_again_without_metadata_arrives(killed):
+    world = killed("a.pdf", b"keywords: " + EMOJI, never_processes=lambda asset: bool(asset.meta))
+    request = SendAgainWithoutMetadata((b"a.pdf",), send_again=True)
+    assert world.ask(request) == "1 to be sent again, without metadata"
+    world.scan_and_send()
+    assert world.service.posts[-1].meta == ()
+    world.live(5)
+    assert state(world, "a.pdf") == (VERIFIED, None)
+
+
+def test_missing_metadata_is_listed_as_drift(killed):
+    world = killed("a.pdf", b"keywords: " + EMOJI, never_processes=lambda asset: bool(asset.meta))
+    world.ask(SendAgainWithoutMetadata((b"a.pdf",), send_again=True))
+    world.scan_and_send()
+    world.live(5)
+    while world.site.drift.step():
+        pass
+    assert [row.path for row in world.ledger.metadata_drift.drifted(b"")] == [b"a.pdf"]
+
+
+def test_next_version_has_its_metadata_again(killed):
+    world = killed("a.pdf", b"keywords: " + EMOJI, never_processes=lambda asset: bool(asset.meta))
+    world.ask(SendAgainWithoutMetadata((b"a.pdf",), send_again=True))
+    world.scan_and_send()
+    world.live(5)
+    world.write("a.pdf", b"another")
+    world.scan_and_send()
+    assert dict(world.service.posts[-1].meta) == {"file_keywords": EMOJI.decode()}
+
+
+def test_plain_send_again_sends_metadata_again(killed):
+    world = killed("a.pdf", b"keywords: " + EMOJI, never_processes=lambda asset: bool(asset.meta))
+    world.ask(SendAgainWithoutMetadata((b"a.pdf",), send_again=True))
+    world.scan_and_send()
+    world.live(5)
+    world.ask(Retry((b"a.pdf",), send_again=True))
+    world.send()
+    assert dict(world.service.posts[-1].meta) == {"file_keywords": EMOJI.decode()}
+
+
+def test_accepted_file_without_asset_ends_never_processed(make_world):
+    """A video whose name does not fit gets an id, and nothing is stored."""
+    world = make_world(service={"longest_name": str(MAX_SENT)})
+    world.write("anchor.jpg", b"anchor")
+    world.scan_and_send()
+    world.live(5)
+    world.service.drops = lambda asset: len(asset.name) > 196
+    name = "n" * 200 + ".mp4"
+    world.write(name, b"video")
+    world.scan_and_send()
+    world.live(900)
+    assert state(world, name) == (BLOCKED, "never_processed")
+    assert "shows no such asset; it was never processed; the reason can be its name of 204" in world.row(name).detail
+    look(world, 30, every=HOUR)
+    assert state(world, name) == (BLOCKED, "never_processed")
+    world.restart(service={})
+    world.ask(Retry(send_again=True, reason="never_processed"))
+    world.send()
+    world.live(5)
+    assert state(world, name) == (VERIFIED, None)
+    assert [len(posted) for posted in world.posted()] == [10, 204, 190]
+
+
+def test_late_asset_of_nowhere_is_verified(make_world):
+    world = make_world()
+    world.write("anchor.jpg", b"anchor")
+    world.write("a.mp4", b"video")
+    kept = []
+    world.service.drops = lambda asset: asset.name == "a.mp4" and not kept.append(asset)
+    world.scan_and_send()
+    world.live(900)
+    assert state(world, "a.mp4") == (BLOCKED, "never_processed")
+    world.service.assets[kept[0].id] = kept[0]
+    look(world, 1.1)
+    assert state(world, "a.mp4") == (VERIFIED, None)
+    assert world.ledger.doubts.of(world.row("a.mp4").id) is None

@@ -21,6 +21,7 @@ from assetsync.sync.upload.facts import (
     EqualVersion,
     Fact,
     Facts,
+    FieldShown,
     KindShown,
     ListedAgain,
     Listing,
@@ -63,7 +64,7 @@ def metadata(*, has_own: bool = False, own_is_empty: bool = False) -> FileMetada
 OTHER = row_of(id=2, path=b"photos/b.jpg")
 ALL = Facts(
     row_of(), RULES, NOW, MAPPING, 5.0, past_uploads=(), listing=Listing(), kind=KindShown(), disk=STAT,
-    content=Content(MD5), equal=NothingEqual(), sidecars=SidecarState(metadata()),
+    content=Content(MD5), equal=NothingEqual(), sidecars=SidecarState(metadata()), new_field=FieldShown(),
 )  # fmt: skip
 CUTS = [PastUpload(NOW - 30 + number, is_cut=True) for number in range(3)]
 LONG_AGO, JUST_NOW = NOW - 25 * HOUR, NOW - HOUR
@@ -83,6 +84,7 @@ def test_file_with_all_facts_in_order_is_sent():
         ({"content": None}, Fact.CONTENT),
         ({"equal": None}, Fact.EQUAL),
         ({"sidecars": None}, Fact.METADATA),
+        ({"new_field": None}, Fact.NEW_FIELD),
         ({"past_uploads": None, "row": row_of(send_again=1), "sidecars": None}, Fact.METADATA),
     ],
     ids=named,
@@ -93,7 +95,7 @@ def test_missing_fact_is_asked_for(known, needed):
 
 def test_facts_are_asked_for_by_cost():
     facts, asked = Facts(row_of(), RULES, NOW, MAPPING, 5.0), []
-    names = ("past_uploads", "listing", "kind", "disk", "content", "equal", "sidecars")
+    names = ("past_uploads", "listing", "kind", "disk", "content", "equal", "sidecars", "new_field")
     while isinstance(decision := decide(facts), Gather):
         name = names[len(asked)]
         asked.append(decision.fact)
@@ -117,6 +119,13 @@ def test_facts_are_asked_for_by_cost():
         ({"equal": Resembles([Resembling("A1", "a.jpg", True)], OTHER)}, 5, "asset A1 may come from the upload of"),
         ({"equal": ListedAgain("A1")}, 0, "the last audit did not show A1"),
         ({"listing": Listing(unsure="the listing is incomplete")}, 60, "the listing is incomplete"),
+        (
+            {"new_field": FieldShown("F", [b"b.pdf"])},
+            5,
+            "processed b.pdf, the first file with the metadata field F",
+        ),
+        ({"new_field": FieldShown("F", [b"b.pdf"]), "row": row_of(queued_at=NOW - 400)}, 100, "first file with"),
+        ({"new_field": FieldShown("F", [b"b", b"c"], is_tried=True)}, 5, "not processed b and c, the first files with"),
         ({"sidecars": SidecarState(None, "broken", 3.0)}, 3, "until its sidecar has settled"),
         ({"sidecars": SidecarState(metadata(has_own=True), settles_in=3.0)}, 3, "until its sidecar has settled"),
         ({"rules": replace(RULES, sidecar_wait=60.0)}, 50, "waits for its sidecar"),

@@ -256,7 +256,7 @@ def test_answer_without_kind_ends_the_wait(world):
 )
 def test_failed_first_file_is_followed_at_once(world, trouble, state):
     add(world, *cr3(1, 2))
-    kinds = world.site.preparer._sources.kinds
+    kinds = world.site.preparer._sources.new_fields.kinds
     match trouble:
         case "sidecar":
             world.write("02.cr3.yaml", b"keywords: [")
@@ -404,7 +404,7 @@ def test_only_one_of_many_threads_goes_first(world):
     queue = world.site.upload_queue
     queue._leased.update({row.id: row.size for row in rows})
     found: list[bytes | None] = []
-    kinds = world.site.preparer._sources.kinds
+    kinds = world.site.preparer._sources.new_fields.kinds
     threads = [threading.Thread(target=lambda row=row: found.append(kinds.first_before(row))) for row in rows]
     for thread in threads:
         thread.start()
