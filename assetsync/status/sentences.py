@@ -170,6 +170,15 @@ def _as_of(status: SiteStatus) -> str:
     return f" at the last scan, {hour(scan.at, status.at)} ({span(status.at - scan.at)} ago)"
 
 
+def log_unread(status: SiteStatus) -> str | None:
+    """Return since when and why the log is not read, and how many lines were dropped; None while it is read."""
+    found = status.log_unread
+    if found is None:
+        return None
+    dropped = f", {plural(found.dropped, 'line')} dropped" * bool(found.dropped)
+    return f"behind since {moment(found.since)} ({found.detail}){dropped}"
+
+
 def unread(status: SiteStatus) -> str:
     """Return the number of files and folders that the last scan was not allowed to read, in words."""
     return plural(0 if status.last_scan is None else status.last_scan.unread, "path")
@@ -446,8 +455,16 @@ def leftovers(status: SiteStatus) -> Iterator[str]:
         at, mistake = moment(status.refused.at), printable(status.refused.mistake)
         yield f"configuration rejected at {at}; the old one stays active: {mistake}"
         yield "    correct it, then: systemctl reload assetsync@SITE"
+    yield from _log_unread(status)
     if status.index_stopped is not None:
         yield f"indexing stopped: {printable(status.index_stopped)}"
+
+
+def _log_unread(status: SiteStatus) -> Iterator[str]:
+    """Yield that the log is not read, if that is so, with the next step."""
+    if (behind := log_unread(status)) is not None:
+        yield f"log: {behind}"
+        yield "    see to what reads the log, or to its disk; files are mirrored all the same"
 
 
 def _without_sidecars(status: SiteStatus) -> Iterator[str]:

@@ -17,7 +17,19 @@ from assetsync.ledger.folders import Hold
 from assetsync.ledger.metadata_drift import reason_of
 from assetsync.ledger.reports import BlockedGroup, Brake, Counts, LedgerView, RecentUploads
 from assetsync.ledger.rows import FileRow
-from assetsync.ledger.runs import DAY, HeldUp, Hour, LastScan, PageAddress, Pause, Refusal, Run, Unsettled, Vanished
+from assetsync.ledger.runs import (
+    DAY,
+    HeldUp,
+    Hour,
+    LastScan,
+    LogUnread,
+    PageAddress,
+    Pause,
+    Refusal,
+    Run,
+    Unsettled,
+    Vanished,
+)
 from assetsync.model import State
 
 
@@ -121,7 +133,8 @@ class SiteStatus:
     files by reason, each group with its first files. `drift_groups`: the first `_DRIFT_SAMPLE` drifted files, by kind
     of drift. `recent`: the uploads of the last minutes, while a process has files to send. `wrong_address`: why the
     address for uploads is not the service's. `adopted_differing`: how many adopted files have other metadata in the
-    service than in the sidecars. `page`: where the running daemon's page listens, or why it cannot. Times are in
+    service than in the sidecars. `page`: where the running daemon's page listens, or why it cannot. `log_unread`:
+    since when nobody reads the log of the running process. Times are in
     seconds since the epoch.
     """
 
@@ -158,6 +171,7 @@ class SiteStatus:
     wrong_address: str | None = None
     adopted_differing: int = 0
     page: PageAddress | None = None
+    log_unread: LogUnread | None = None
 
     @property
     def vanished_lately(self) -> tuple[Vanished, ...]:
@@ -314,6 +328,7 @@ def read_status(config: Outline, ledger: LedgerView, now: float, *, running: boo
         wrong_address=wrong_address(config, ledger),
         adopted_differing=reports.count_adopted(),
         page=ledger.runs.page_at_hand() if running else None,
+        log_unread=ledger.runs.log_at_hand() if running else None,
     )
 
 

@@ -18,7 +18,6 @@ from assetsync.cli.daemon_user import key_reader
 from assetsync.cli.entry import OK
 from assetsync.cli.operator import read_key
 from assetsync.cli.options import option_for, unit_for, with_config_path
-from assetsync.cli.output import warn
 from assetsync.clock import ZONE_FIX, zone_warning
 from assetsync.config import SiteConfig, key_file, key_file_warning, load_config, outdated_credential
 from assetsync.daemon.daemon import Configured, Daemon, Ended
@@ -121,7 +120,7 @@ def _read(path: Path) -> Configured:
 
 
 def _log_as(config: SiteConfig) -> None:
+    configure_logging(config.log.format, config.log.level, stream=sys.stderr, site=config.site)
     problem = key_file_warning(key_file(config, os.environ), key_reader(config))
     if problem is not None:
-        warn(problem)
-    configure_logging(config.log.format, config.log.level, stream=sys.stderr, site=config.site)
+        log.warning(problem)
