@@ -101,7 +101,7 @@ class Pulse:
 class Loop(threading.Thread):
     """A thread that calls `step` until the clock's stop; `step` returns the seconds to wait before the next call.
 
-    A step that cannot use the ledger, or that lacks descriptors or memory, is repeated after a pause;
+    A step that cannot use the ledger, or that lacks descriptors, memory or threads, is repeated after a pause;
     `out_of_resources` is called in the latter case. `failed` receives an unexpected exception and must end the program.
     """
 
@@ -147,7 +147,7 @@ class Loop(threading.Thread):
                 log.warning("waiting for the ledger", loop=self.name, detail=str(error), next=again)
             self.ledger_trouble = str(error)
             return _LEDGER_PAUSE
-        except (OutOfResources, OSError) as error:
+        except (OutOfResources, OSError, RuntimeError) as error:
             lack = error if isinstance(error, OutOfResources) else OutOfResources.of(error)
             if lack is None:
                 raise

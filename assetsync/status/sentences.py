@@ -59,7 +59,7 @@ _PAUSES = {
     "unreachable": "the service cannot be reached",
     "unsent": "the service cannot be reached",
     "no_answer": "the service does not answer",
-    OutOfResources.REASON: "the process lacks file descriptors or memory",
+    OutOfResources.REASON: "the process lacks file descriptors, memory or threads",
     "elsewhere": "the service has a new address and shows none of the known assets",
 }
 NOT_READ_BACK = "not read back: schedule.verify and schedule.index are off"
