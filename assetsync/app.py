@@ -220,7 +220,7 @@ def build(
     most_long = workers - 1 if workers > 1 else None
     upload_queue = UploadQueue(ledger, clock, plan.mappings.all, most_long=most_long)
     kinds = Kinds(ledger, clock, config.service, is_leased=upload_queue.is_leased)
-    sidecar_cache = SidecarCache(clock)
+    sidecar_cache = SidecarCache(clock, context.heartbeat.tick)
     met = partial(note_sidecar, context, plan, sidecar_cache)
     field_names = config.service.field_names
     sidecars = Sidecars(

@@ -147,6 +147,9 @@ class _Output:
                 return
             self._stream, self._fd, self._poll = stream, None, select.poll()
             self._kept.clear()
+            if stream.isatty():
+                # A progress bar may stand between, and a person reads.
+                return
             with suppress(OSError, ValueError):
                 self._fd = stream.fileno()
                 self._poll.register(self._fd, select.POLLOUT)
@@ -159,6 +162,7 @@ class _Output:
                 return
             if self._fd is None:
                 stream.write(f"{line}\n")
+                stream.flush()
                 return
             self.write_kept()
             data = f"{line}\n".encode(stream.encoding or "utf-8", stream.errors or "backslashreplace")
@@ -173,7 +177,7 @@ class _Output:
     def write_kept(self, patience: float = 0.0) -> None:
         """Write what the stream takes within `patience` seconds; once nothing is kept, log how many lines were dropped.
 
-        A pipe, socket or terminal that poll(2) reports as writable takes PIPE_BUF bytes without a wait.
+        A pipe or socket that poll(2) reports as writable takes PIPE_BUF bytes without a wait.
         """
         with self._lock:
             if self._fd is None or self._stream is None or self._stream.closed:

@@ -38,6 +38,9 @@ USAGE = 2
 NO_SERVICE = 3
 BUSY = 4
 UNEXPECTED = 70  # EX_SOFTWARE of sysexits(3)
+_M_ARENA_MAX = -8
+"""The parameter of mallopt(3) that limits the heaps among which the C library spreads threads."""
+
 _PIPE_CLOSED = 141  # the code that a shell reports for a program killed by SIGPIPE
 
 
@@ -61,6 +64,18 @@ def _raise_limit() -> None:
     # In some sandboxes no limit may be set.
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def limit_heaps() -> None:
+    """Let all threads allocate from two heaps, where the C library has this limit.
+
+    By default new threads get up to 16 heaps on two cores. Each of them keeps most of what its threads ever used: a
+    daemon grew by 45 MB within an hour.
+    """
+    import ctypes  # noqa: PLC0415 - slow to load, and needed only here
+
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
 
 def run(arguments: Sequence[str]) -> int:
