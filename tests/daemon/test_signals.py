@@ -77,3 +77,35 @@ def test_stop_cuts_a_search_that_hangs(make, sandbox):
     running.until(lambda: json.load(urllib.request.urlopen(with_search, timeout=10))["search"])
     _stop(running)
     assert running.events("stopped")
+
+
+_NO_RESOLVER = """
+import socket, time
+resolve = socket.getaddrinfo
+def hang(host, *given, **named):
+    if host == "dam.example.org":
+        time.sleep(300)
+    return resolve(host, *given, **named)
+socket.getaddrinfo = hang
+"""
+
+
+def test_resolver_that_hangs_is_an_outage(make, sandbox):
+    """A look-up is given up after connect_timeout, and a stop waits for none."""
+    running = make().start()
+    running.until(lambda: running.events("scanned"))
+    assert running.stop() == 0
+    text = running.config.read_text("utf-8")
+    text = text.replace("//127.0.0.1", "//dam.example.org").replace("service: {", "service: {allow_http: true, ")
+    running.config.write_text(text)
+    (running.photos / "a.jpg").write_bytes(b"a")
+    running.start(broken=_NO_RESOLVER)
+    running.until(lambda: running.events("paused", "sending paused"), 30)
+    paused = running.events("paused", "sending paused")[0]
+    assert paused["reason"] == "unreachable"
+    assert "could not be resolved" in paused["detail"]
+    began = time.monotonic()
+    _stop(running)
+    assert time.monotonic() - began < 8
+    assert running.events("stopped")[1:]
+    assert not running.events("a loop hangs: the watchdog is not fed", "the stop took too long")
