@@ -91,6 +91,11 @@ class Pulse:
             if name in self._until:
                 self._until[name] = self._clock.steady() + max(self._limit, within)
 
+    def put_off(self, seconds: float) -> None:
+        """Move all deadlines: for so long no thread could run, because the process was halted or the machine slept."""
+        with self._lock:
+            self._until = {name: until + seconds for name, until in self._until.items()}
+
     def late(self) -> list[str]:
         """Return the names of the threads that missed their deadline."""
         now = self._clock.steady()

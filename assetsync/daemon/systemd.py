@@ -3,6 +3,7 @@
 When to report, and the reaction to a signal, are left to `daemon` and `cli.commands.run`.
 """
 
+import atexit
 import os
 import signal
 import socket
@@ -121,10 +122,19 @@ class Signals:
         signal.set_wakeup_fd(self._writing.fileno(), warn_on_full_buffer=False)
         for number in STOP | RELOAD:
             signal.signal(number, _nothing)
+        atexit.register(self._leave)
         # Now, because a limit of tasks may allow no thread later. It is another thread than that which receives,
         # because a report may wait for the disk of the log.
         threading.Thread(target=self._end_in_time, name="end", daemon=True).start()
         threading.Thread(target=self._receive, name="signals", daemon=True).start()
+
+    def _leave(self) -> None:
+        """Ignore what would kill the process while the interpreter ends, which takes away the handlers of signals.
+
+        SIGTERM and SIGINT are obeyed again unless one has arrived: then the process ends in any case.
+        """
+        for number in RELOAD | (STOP if self.is_stop_asked else frozenset()):
+            signal.signal(number, signal.SIG_IGN)
 
     def nudge(self) -> None:
         """End the current or next `wait` at once; any thread may call this."""

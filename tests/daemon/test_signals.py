@@ -5,6 +5,8 @@ Covers `daemon/systemd.py`.
 
 import json
 import signal
+import socket
+import threading
 import time
 import urllib.request
 
@@ -109,3 +111,41 @@ def test_resolver_that_hangs_is_an_outage(make, sandbox):
     assert time.monotonic() - began < 8
     assert running.events("stopped")[1:]
     assert not running.events("a loop hangs: the watchdog is not fed", "the stop took too long")
+
+
+def test_halted_process_logs_no_hang(make, tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.setblocking(False)
+        # A loop is late after a quarter of it.
+        running = make().start(NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="4000000")
+        running.until(lambda: running.events("scanned"))
+        running.signal(signal.SIGSTOP)
+        time.sleep(4)
+        running.signal(signal.SIGCONT)
+        (running.photos / "a.jpg").write_bytes(b"a")
+        running.until_verified(1)
+        assert running.stop() == 0
+    assert not running.events("a loop hangs: the watchdog is not fed")
+
+
+def test_stop_in_reload_storm_ends_with_0(make):
+    """The reloads go on until the process has ended."""
+    running = make().start()
+    ended = threading.Event()
+
+    def storm():
+        while not ended.is_set():
+            running.signal(signal.SIGHUP)
+            time.sleep(0.001)
+
+    storming = threading.Thread(target=storm)
+    storming.start()
+    try:
+        time.sleep(1)
+        running.signal(signal.SIGTERM)
+        assert running.process.wait(30) == 0
+    finally:
+        ended.set()
+        storming.join()
+    assert "Traceback" not in running.log.read_text("utf-8")
