@@ -12,7 +12,7 @@
     │   ├── FileChanged            a file is not the expected version
     │   ├── NotRegular             the path is not a regular file
     │   └── ReadStopped            a file was not read to its end because the program is to stop
-    ├── OutOfResources             the process lacks file descriptors or memory
+    ├── OutOfResources             the process lacks file descriptors, memory or threads
     ├── OutputError                the output of a command cannot be written
     ├── LedgerError                the ledger cannot be used
     │   ├── LedgerUnwritable       its disk is full or fails
@@ -45,6 +45,8 @@ from http import HTTPStatus
 from typing import Self
 
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_NO_THREAD = "can't start new thread"
+"""The text of the RuntimeError that Python raises, too, where the limit of tasks or the memory allows no thread."""
 
 
 class AssetsyncError(Exception):
@@ -124,7 +126,7 @@ class ReadStopped(TreeError):
 
 
 class OutOfResources(AssetsyncError):
-    """The process or the machine lacks file descriptors or memory; this shows nothing about any file or service.
+    """The process or the machine lacks file descriptors, memory or threads; this shows nothing about files or service.
 
     Sending pauses after it (`sync.upload.results`), and the loops of the daemon repeat their step.
     """
@@ -140,6 +142,11 @@ class OutOfResources(AssetsyncError):
                 return cls(
                     f"the process cannot open more files ({error.strerror})",
                     hint="raise its limit (LimitNOFILE= of the unit, `ulimit -n`) or lower upload.workers",
+                )
+            if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
+                return cls(
+                    "the process cannot start a thread",
+                    hint="raise its limit of tasks (TasksMax= of the unit, `ulimit -u`) or lower upload.workers",
                 )
             error = error.__cause__ or error.__context__
         return None
@@ -251,7 +258,7 @@ def ends_for_good(error: BaseException) -> bool:
     """Return whether a process that this error ended fails again until a person acts; then its exit code is 2.
 
     systemd does not restart it. Another process that holds the ledger, a service without a usable answer, a ledger that
-    was replaced, and a lack of descriptors or memory show no mistake: the next start can continue.
+    was replaced, and a lack of descriptors, memory or threads show no mistake: the next start can continue.
     """
     passing = (LedgerBusy, LedgerDetached, OutOfResources, ServiceError)
     return isinstance(error, AssetsyncError) and not isinstance(error, passing) and OutOfResources.of(error) is None

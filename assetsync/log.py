@@ -2,22 +2,26 @@
 
 By default, lines are coloured on a terminal, plain in systemd's journal, and JSON anywhere else. In the journal each
 line carries its priority (sd-daemon(3)), so that `journalctl -p err` selects errors. No line contains a registered
-secret, whether from a value, an argument, an address or a traceback: `redact` replaces it. The choice of events is left
-to the callers.
+secret, whether from a value, an argument, an address or a traceback: `redact` replaces it. No caller waits for a reader
+that does not read: lines are kept up to a limit, and then dropped and counted. The choice of events is left to the
+callers.
 """
 
 import base64
-import contextlib
 import inspect
 import json
 import logging
+import os
 import re
+import select
 import sys
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 import structlog
@@ -40,6 +44,15 @@ _APART = ("event", "level", "timestamp", "logger", "exception", "stack")
 _PLAIN_VALUE = re.compile(r"[^\s\"=]+")
 # A shorter password (`x`) stays in the log: redacting it everywhere would make lines unreadable.
 _LEAST_PASSWORD = 4
+
+_MOST_KEPT = 1024 * 1024
+"""Bytes of lines that are kept for a reader that does not read."""
+
+_UNREAD_SECONDS = 10.0
+"""Seconds after which lines that nobody reads are reported."""
+
+_LAST_PATIENCE = 0.5
+"""Seconds that the end of the process gives the reader to read what was kept."""
 
 
 class _Secrets:
@@ -106,6 +119,96 @@ def redact(text: str) -> str:
     return _SECRETS.redact(text)
 
 
+class UnreadLog(NamedTuple):
+    """For how many seconds the log's reader has been behind, how many lines were dropped meanwhile, and why."""
+
+    seconds: float
+    dropped: int
+    detail: str
+
+
+class _Output:
+    """The stream that takes the lines. No line waits for its reader: what it does not take is kept, up to a limit."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._stream: TextIO | None = None
+        self._fd: int | None = None
+        self._poll = select.poll()
+        self._kept = bytearray()
+        self._kept_since = 0.0
+        self._dropped = 0
+        self._detail = ""
+
+    def use(self, stream: TextIO) -> None:
+        """Write to this stream from now on; what was kept for the same stream stays kept."""
+        with self._lock:
+            if stream is self._stream:
+                return
+            self._stream, self._fd, self._poll = stream, None, select.poll()
+            self._kept.clear()
+            if stream.isatty():
+                # A progress bar may stand between, and a person reads.
+                return
+            with suppress(OSError, ValueError):
+                self._fd = stream.fileno()
+                self._poll.register(self._fd, select.POLLOUT)
+
+    def put(self, line: str) -> None:
+        """Write a line after those that were kept. Keep it if there is no room, drop it if too much is kept."""
+        with self._lock:
+            stream = self._stream
+            if stream is None or stream.closed:
+                return
+            if self._fd is None:
+                stream.write(f"{line}\n")
+                stream.flush()
+                return
+            self.write_kept()
+            data = f"{line}\n".encode(stream.encoding or "utf-8", stream.errors or "backslashreplace")
+            if not self._kept:
+                self._kept_since = time.monotonic()
+            elif len(self._kept) + len(data) > _MOST_KEPT:
+                self._dropped += 1
+                return
+            self._kept += data
+            self.write_kept()
+
+    def write_kept(self, patience: float = 0.0) -> None:
+        """Write what the stream takes within `patience` seconds; once nothing is kept, log how many lines were dropped.
+
+        A pipe or socket that poll(2) reports as writable takes PIPE_BUF bytes without a wait.
+        """
+        with self._lock:
+            if self._fd is None or self._stream is None or self._stream.closed:
+                return
+            until = time.monotonic() + patience
+            self._detail = "its reader does not read"
+            try:
+                while self._kept and self._poll.poll(max(0.0, until - time.monotonic()) * 1000):
+                    del self._kept[: os.write(self._fd, self._kept[: select.PIPE_BUF])]
+            except OSError as error:
+                self._detail = error.strerror or type(error).__name__
+            if self._dropped and not self._kept:
+                dropped, self._dropped = self._dropped, 0
+                structlog.get_logger(__name__).warning("log lines were dropped", lines=dropped)
+
+    def unread(self) -> UnreadLog | None:
+        """Return how far the reader is behind; None if it reads."""
+        with self._lock:
+            self.write_kept()
+            seconds = time.monotonic() - self._kept_since if self._kept else 0.0
+            return UnreadLog(seconds, self._dropped, self._detail) if seconds >= _UNREAD_SECONDS else None
+
+
+_OUTPUT = _Output()
+
+
+def unread_log() -> UnreadLog | None:
+    """Write to the log what was kept for its reader, and return how far the reader is behind; None if it reads."""
+    return _OUTPUT.unread()
+
+
 def _naming(site: str) -> structlog.types.Processor:
     """Return a processor that adds the site to every event, including those of libraries: sites may share a journal."""
 
@@ -157,7 +260,8 @@ def configure_logging(
     )
     render = _with_priority(render) if as_lines else render
     chain = [_redact_event, *([] if as_json else [_escape_event]), _line(render, as_json=as_json)]
-    handler = _Handler(out, chain)
+    _OUTPUT.use(out)
+    handler = _Handler(chain)
     foreign = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *chain]
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=foreign))
     threshold = logging.getLevelNamesMapping()[level.upper()]
@@ -188,14 +292,14 @@ def log_uncaught() -> None:
     sys.excepthook = in_main
 
 
-class _Handler(logging.StreamHandler[TextIO]):
+class _Handler(logging.Handler):
     """The writer of lines: records of libraries, and our own events without a record, which takes a third of the time.
 
     An event that cannot be formatted is reported by its place in the code, never with its arguments.
     """
 
-    def __init__(self, out: TextIO, chain: Sequence[structlog.types.Processor]) -> None:
-        super().__init__(out)
+    def __init__(self, chain: Sequence[structlog.types.Processor]) -> None:
+        super().__init__()
         self._chain = chain
 
     def logger(self, name: str | None = None) -> "_Logger":
@@ -205,35 +309,36 @@ class _Handler(logging.StreamHandler[TextIO]):
             name = str(frame.f_globals.get("__name__")) if frame else "?"
         return _Logger(name, self)
 
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record of a library."""
+        try:
+            _OUTPUT.put(self.format(record))
+        except RecursionError:
+            raise
+        except Exception:  # noqa: BLE001 - as in logging's own handlers: the caller continues
+            self._failed(record.name, f"{record.filename}:{record.lineno}")
+
     def write(self, name: str, event: EventDict) -> None:
         """Write one of our own events."""
         try:
             line: Any = event
             for step in self._chain:
                 line = step(None, "", line)
-            self.acquire()
-            try:
-                self.stream.write(line + self.terminator)
-                self.flush()
-            finally:
-                self.release()
+            _OUTPUT.put(line)
         except RecursionError:
             raise
         except Exception:  # noqa: BLE001 - as in logging's own handlers: the caller continues
             frame = _calling_frame()
             self._failed(name, f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame else "?")
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
-        self._failed(record.name, f"{record.filename}:{record.lineno}")
+    def flush(self) -> None:
+        """Write what was kept; logging calls this at the end of the process."""
+        _OUTPUT.write_kept(_LAST_PATIENCE)
 
     def _failed(self, name: str, place: str) -> None:
         error = sys.exc_info()[0]
-        if error is not None and issubclass(error, OSError | ValueError) and self.stream.closed:
-            return
         line = printable(_SECRETS.redact(f"a log record of {name} ({place}) cannot be written"))
-        # A log that cannot be written, because its disk is full or its reader is gone, must not stop the program.
-        with contextlib.suppress(OSError):
-            sys.stderr.write(f"{line}: {error.__name__ if error else 'unknown reason'}\n")
+        _OUTPUT.put(f"{line}: {error.__name__ if error else 'unknown reason'}")
 
 
 class _Logger:

@@ -53,10 +53,13 @@ class Running:
             f" connect_timeout: 2s, read_timeout: 5s}}\n{lines}\n"
         )
 
-    def start(self, *, within: str = "", broken: str = "", ready: bool = True, **environ: str) -> "Running":
+    def start(
+        self, *, within: str = "", broken: str = "", ready: bool = True, pipe: int | None = None, **environ: str
+    ) -> "Running":
         """Start it, and wait until it is `ready`.
 
         `within` are shell commands run first, in name spaces of its own; `broken` are lines of Python that spoil it.
+        Its log goes to the file, or into a `pipe`.
         """
         begun = len(self.events("running")) if self.log.exists() else 0
         with self.log.open("ab") as out:
@@ -70,7 +73,7 @@ class Running:
                     self.config,
                 ],
                 stdout=out,
-                stderr=out,
+                stderr=out if pipe is None else pipe,
                 env={**os.environ, "ASSETSYNC_API_KEY": KEY, "ASSETSYNC_CONFIG": str(self.config), **environ},
             )
         if ready:

@@ -283,16 +283,16 @@ def test_an_empty_secret_changes_nothing():
     assert redact("abc") == "abc"
 
 
-def test_bad_record_shows_only_its_place(capsys):
-    make_log()
+def test_bad_record_shows_only_its_place():
+    out = make_log()
     logging.getLogger("a").warning("%d files", CANARY)
-    err = capsys.readouterr().err
+    err = out.getvalue()
     assert err.startswith("a log record of a (test_log.py:")
     assert err.endswith("cannot be written: TypeError\n")
     assert "K3y" not in err
 
 
-def test_bad_event_shows_only_its_place(capsys):
+def test_bad_event_shows_only_its_place():
     class Broken:
         def __str__(self):
             raise TypeError(CANARY)
@@ -300,11 +300,11 @@ def test_bad_event_shows_only_its_place(capsys):
     out = make_log()
     structlog.get_logger("a").warning("event", thing=Broken())
     structlog.get_logger("a").warning("the next")
-    err = capsys.readouterr().err
+    err, following = out.getvalue().splitlines()
     assert err.startswith("a log record of a (test_log.py:")
-    assert err.endswith("cannot be written: TypeError\n")
+    assert err.endswith("cannot be written: TypeError")
     assert "K3y" not in err
-    assert [event["event"] for event in events(out)] == ["the next"]
+    assert json.loads(following)["event"] == "the next"
 
 
 class Unsaid:
@@ -321,10 +321,10 @@ class Unsaid:
         pytest.param(lambda name: logging.getLogger(name).warning("event %s", Unsaid()), id="a library's"),
     ],
 )
-def test_logger_name_of_bad_event_hides_key(capsys, warn):
-    make_log()
+def test_logger_name_of_bad_event_hides_key(warn):
+    out = make_log()
     warn(f"a.{CANARY}\n")
-    err = capsys.readouterr().err
+    err = out.getvalue()
     assert err.startswith("a log record of a.[key]\\n (test_log.py:")
     assert err.endswith(") cannot be written: TypeError\n")
 

@@ -1,20 +1,17 @@
 """Read XMP sidecars, as Lightroom, darktable, exiftool and others write them, and turn them into metadata.
 
 Pure: pieces of bytes go in, values come out. The XML is parsed as a stream, and of its elements only those in the table
-of properties are kept. Finding the XMP file that belongs to a file is left to `core.metadata` (names) and
-`sync.intake.sidecars`; which form field a property becomes is left to the configuration (`service.xmp_fields`).
+of properties are kept. expat is used directly: the libraries around it let it put the address of the namespace before
+each name, so that a long address and many names fill the memory. A DTD is refused, so that there are no entities.
+Finding the XMP file that belongs to a file is left to `core.metadata` (names) and `sync.intake.sidecars`; which form
+field a property becomes is left to the configuration (`service.xmp_fields`).
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
-from xml.etree.ElementTree import ParseError
-from xml.parsers.expat import ErrorString
-from xml.parsers.expat import errors as expat_errors
-
-from defusedxml import DefusedXmlException
-from defusedxml.ElementTree import DefusedXMLParser
+from xml.parsers import expat
 
 from assetsync.config.document.metadata import XMP_TO_DESCRIPTION, XMP_TO_KEYWORDS, XMP_TO_LOCATION
 from assetsync.core.names import printable
@@ -28,11 +25,18 @@ MAX_DEPTH = 100
 """Most elements around an element. Nested settings of real programs need about 20."""
 
 MAX_KEPT = 20_000
-"""Most elements of all properties that are kept together. A picture has some hundred keywords at most."""
+"""Most elements, attributes and parts of texts of all properties that are kept together, most attributes of an element,
+and most names in a file. A picture has some hundred keywords at most, and programs need few of the others."""
+
+MAX_TEXT = 1_000_000
+"""Most characters of all properties that are kept together: four times what a form may hold."""
+
+_SLICE = 64 * 1024
+_ATTRIBUTE = re.compile(rb"=[\s\0]*[\"']")
+"""The end of an attribute's name, in UTF-8 and UTF-16."""
 
 _SPACES = {
     "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
-    "xml": "http://www.w3.org/XML/1998/namespace",
     "dc": "http://purl.org/dc/elements/1.1/",
     "lr": "http://ns.adobe.com/lightroom/1.0/",
     "digiKam": "http://www.digikam.org/ns/1.0/",
@@ -43,13 +47,7 @@ _SPACES = {
     "Iptc4xmpCore": "http://iptc.org/std/Iptc4xmpCore/1.0/xmlns/",
     "Iptc4xmpExt": "http://iptc.org/std/Iptc4xmpExt/2008-02-29/",
 }
-
-
-def _full(name: str) -> str:
-    """Return a name as the parser gives it; the address of the namespace decides, never the prefix in the file."""
-    prefix, _, local = name.partition(":")
-    return f"{{{_SPACES[prefix]}}}{local}"
-
+_USUAL = {address: prefix for prefix, address in _SPACES.items()}
 
 # Where the value of a property is looked for, in this order. What is last is older, or written by fewer programs.
 _SOURCES = {
@@ -72,13 +70,11 @@ _OF_PLACE = {
     "Iptc4xmpCore:CountryCode": "Iptc4xmpExt:CountryCode",
 }
 _OTHER = ("xmp:Rating", "digiKam:TagsList", "photoshop:SidecarForExtension")
-_KEPT = frozenset(
-    map(_full, (*_PLAIN, *_LISTS, *_PLACES, *_OTHER, *(name for names in _SOURCES.values() for name in names)))
-)
+_KEPT = frozenset((*_PLAIN, *_LISTS, *_PLACES, *_OTHER, *(name for names in _SOURCES.values() for name in names)))
 
-_RDF, _DESCRIPTION, _LI, _VALUE = (_full(f"rdf:{name}") for name in ("RDF", "Description", "li", "value"))
-_CONTAINERS = frozenset(_full(f"rdf:{name}") for name in ("Alt", "Bag", "Seq"))
-_LANG = _full("xml:lang")
+_RDF, _DESCRIPTION, _LI, _VALUE = ("rdf:RDF", "rdf:Description", "rdf:li", "rdf:value")
+_CONTAINERS = frozenset(("rdf:Alt", "rdf:Bag", "rdf:Seq"))
+_LANG = "xml:lang"
 _DEFAULT = "x-default"
 _DATE_WITH_COLONS = re.compile(r"(\d{4}):(\d\d):(\d\d) (?=\d)")
 _RATING = re.compile(r"(-?\d)(?:\.0*)?")
@@ -111,36 +107,56 @@ def parse_xmp(pieces: Iterable[bytes], path: str, language: str) -> Xmp:
     cut file is a mistake.
     """
     reader = _Reader()
-    parser = DefusedXMLParser(target=reader, forbid_dtd=True)
+    parser = expat.ParserCreate(intern=reader.names)
+    parser.buffer_text = True
+    parser.StartElementHandler, parser.EndElementHandler = reader.start, reader.end
+    parser.CharacterDataHandler, parser.StartDoctypeDeclHandler = reader.data, reader.doctype
     size = 0
     try:
-        for piece in pieces:
+        for piece in _slices(pieces):
             size += len(piece)
             if size > MAX_XMP_BYTES:
                 problem = f"it is larger than {MAX_XMP_BYTES // 1_000_000} MB"
                 raise SidecarError(printable(path), problem, hint="check that this is an XMP file")
-            parser.feed(piece)
-        parser.close()
-    except ParseError as exc:
-        line, column = exc.position
+            parser.Parse(piece, False)
+        parser.Parse(b"", True)
+    except expat.ExpatError as exc:
         problem = _problem_of(exc) if size else "it is empty"
-        _fail(path, problem, line if size else 0, column, "save it again in the program that wrote it")
-    except DefusedXmlException:
-        _fail(path, "it holds a DTD, which is refused", *_place(parser), "remove the line that begins with <!DOCTYPE")
-    except _TooMuchError as exc:
-        _fail(path, str(exc), *_place(parser), "check that this is XMP")
+        _fail(path, problem, exc.lineno if size else 0, exc.offset, "save it again in the program that wrote it")
+    except _UnfitError as exc:
+        _fail(path, exc.problem, parser.CurrentLineNumber, parser.CurrentColumnNumber, exc.hint)
     except (LookupError, ValueError):
-        _fail(path, "it is in an encoding that cannot be read", *_place(parser), "save it as UTF-8")
+        place = parser.CurrentLineNumber, parser.CurrentColumnNumber
+        _fail(path, "it is in an encoding that cannot be read", *place, "save it as UTF-8")
     if not reader.has_rdf:
         _fail(path, "it is XML, but no XMP: it has no rdf:RDF", 1, 0, "check that this is an XMP file")
     found = _Found(reader.found, _LANGUAGES.get(language, ""))
     return Xmp(dict(found.values()), found.one("photoshop:SidecarForExtension"))
 
 
-def _problem_of(error: ParseError) -> str:
-    if error.code == expat_errors.codes[expat_errors.XML_ERROR_NO_ELEMENTS]:
+def _slices(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the pieces, divided into slices. Raise _UnfitError before a tag with more than MAX_KEPT attributes ends.
+
+    The parser holds all attributes of a tag before it reports the first. A slice has no room for too many of them, so
+    that only a tag that is longer has to be looked at.
+    """
+    count = 0
+    for piece in pieces:
+        for start in range(0, len(piece), _SLICE):
+            part = piece[start : start + _SLICE]
+            before, tag, _ = part.partition(b"<")
+            count += len(_ATTRIBUTE.findall(before))
+            if count > MAX_KEPT:
+                raise _UnfitError(_ATTRIBUTES)
+            if tag:
+                count = len(_ATTRIBUTE.findall(part, part.rindex(b"<")))
+            yield part
+
+
+def _problem_of(error: expat.ExpatError) -> str:
+    if error.code == expat.errors.codes[expat.errors.XML_ERROR_NO_ELEMENTS]:
         return "it ends before its last element does"
-    return f"it is not well-formed XML: {ErrorString(error.code)}"
+    return f"it is not well-formed XML: {expat.ErrorString(error.code)}"
 
 
 def _fail(path: str, problem: str, line: int, column: int, hint: str) -> NoReturn:
@@ -148,13 +164,16 @@ def _fail(path: str, problem: str, line: int, column: int, hint: str) -> NoRetur
     raise SidecarError(printable(path), problem, line=line, column=column + 1 if line else 0, hint=hint) from None
 
 
-def _place(parser: DefusedXMLParser) -> tuple[int, int]:
-    expat = parser.parser
-    return expat.CurrentLineNumber, expat.CurrentColumnNumber
+_ATTRIBUTES = f"one of its elements has more than {MAX_KEPT:,} attributes"
 
 
-class _TooMuchError(Exception):
-    """The file exceeds a limit, which the message names."""
+class _UnfitError(Exception):
+    """The file is no XMP, or exceeds a limit."""
+
+    def __init__(self, problem: str, hint: str = "check that this is XMP") -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.hint = hint
 
 
 @dataclass(slots=True)
@@ -178,21 +197,37 @@ class _Reader:
     """
 
     def __init__(self) -> None:
+        self.names: dict[str, str] = {}
+        """All names in the file; the parser fills it."""
+        # The usual prefix for each prefix in the file, "" for a namespace without properties; the innermost is last.
+        self._spaces: dict[str, list[str]] = {"": [""], "xml": ["xml"], "xmlns": [""]}
+        self._declared: list[Sequence[str]] = []
         self.has_rdf = False
         self.found: dict[str, list[_Node]] = {}
-        self._kept = 0
+        self._kept = self._characters = 0
         self._depth = 0
         self._rdf_depth = 0
         self._is_described = False
         self._open: list[_Node] = []
 
-    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+    def doctype(self, *_declared: object) -> None:
+        raise _UnfitError("it holds a DTD, which is refused", "remove the line that begins with <!DOCTYPE")
+
+    def start(self, raw: str, attributes: Mapping[str, str]) -> None:
+        if len(attributes) > MAX_KEPT:
+            raise _UnfitError(_ATTRIBUTES)
+        if len(self.names) > MAX_KEPT:
+            raise _UnfitError(f"it has more than {MAX_KEPT:,} names")
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise _TooMuchError(f"its elements are nested more than {MAX_DEPTH} deep")
+            raise _UnfitError(f"its elements are nested more than {MAX_DEPTH} deep")
+        self._declare(attributes)
         below_rdf = self._depth - self._rdf_depth if self._rdf_depth else 0
+        self._place(self._usual(raw, self._spaces[""][-1]), attributes, below_rdf)
+
+    def _place(self, tag: str, attributes: Mapping[str, str], below_rdf: int) -> None:
         if self._open:
-            node = self._node(tag, attributes)
+            node = self._node(tag, dict(self._attributes(attributes)))
             self._open[-1].children.append(node)
             self._open.append(node)
         elif tag == _RDF and not self._rdf_depth:
@@ -200,22 +235,53 @@ class _Reader:
         elif below_rdf == 1:
             self._is_described = tag == _DESCRIPTION
             if self._is_described:
-                for name in _KEPT & attributes.keys():
-                    self.found.setdefault(name, []).append(self._node(name, {}, attributes[name]))
+                for name, text in self._attributes(attributes):
+                    if name in _KEPT:
+                        self.found.setdefault(name, []).append(self._node(name, {}, text))
         elif below_rdf == 2 and self._is_described and tag in _KEPT:  # noqa: PLR2004 - a property of a description
-            self._open.append(self._node(tag, attributes))
+            self._open.append(self._node(tag, dict(self._attributes(attributes))))
+
+    def _declare(self, attributes: Mapping[str, str]) -> None:
+        """Note the namespaces that an element declares, until its end."""
+        declared = [name for name in attributes if name.startswith("xmlns:") or name == "xmlns"]
+        for name in declared:
+            self._spaces.setdefault(name[6:], []).append(_USUAL.get(attributes[name], ""))
+        self._declared.append(declared)
+
+    def _usual(self, raw: str, unprefixed: str) -> str:
+        """Return a name with its usual prefix, "" in a namespace without properties: the address decides."""
+        prefix, colon, local = raw.rpartition(":")
+        spaces = self._spaces.get(prefix)
+        if not spaces:
+            raise _UnfitError("it is not well-formed XML: unbound prefix")
+        space = spaces[-1] if colon else unprefixed
+        return f"{space}:{local}" if space else ""
+
+    def _attributes(self, attributes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        named = ((self._usual(raw, ""), text) for raw, text in attributes.items())
+        return ((name, text) for name, text in named if name)
 
     def _node(self, tag: str, attributes: Mapping[str, str], *texts: str) -> _Node:
-        self._kept += 1
-        if self._kept > MAX_KEPT:
-            raise _TooMuchError(f"its properties hold more than {MAX_KEPT:,} elements")
+        self._count(1 + len(attributes), *attributes.values(), *texts)
         return _Node(tag, attributes, [*texts])
+
+    def _count(self, kept: int, *texts: str) -> None:
+        self._kept += kept
+        self._characters += sum(map(len, texts))
+        if self._characters > MAX_TEXT:
+            raise _UnfitError(f"its properties hold more than {MAX_TEXT:,} characters")
+        if self._kept > MAX_KEPT:
+            raise _UnfitError(f"its properties hold more than {MAX_KEPT:,} elements and attributes")
 
     def data(self, text: str) -> None:
         if self._open:
-            self._open[-1].texts.append(text)
+            texts = self._open[-1].texts
+            self._count(bool(texts), text)
+            texts.append(text)
 
-    def end(self, _tag: str) -> None:
+    def end(self, _raw: str) -> None:
+        for name in self._declared.pop():
+            self._spaces[name[6:]].pop()
         if self._open and len(self._open) == 1:
             node = self._open[0]
             self.found.setdefault(node.tag, []).append(node)
@@ -224,9 +290,6 @@ class _Reader:
         if self._depth == self._rdf_depth:
             self._rdf_depth = 0
         self._depth -= 1
-
-    def close(self) -> None:
-        """Do nothing: the parser calls it at the end."""
 
 
 class _Found:
@@ -268,13 +331,13 @@ class _Found:
 
     def _texts(self, name: str) -> list[tuple[str, str]]:
         """Return language and text of each value of a property; of several properties of the name, the first counts."""
-        return next(filter(None, (list(_texts_of(node)) for node in self._nodes.get(_full(name), ()))), [])
+        return next(filter(None, (list(_texts_of(node)) for node in self._nodes.get(name, ()))), [])
 
     def _place(self) -> dict[str, str | None]:
         """Return the fields of the first place that the file names."""
-        nodes = (node for name in _PLACES for node in self._nodes.get(_full(name), ()))
+        nodes = (node for name in _PLACES for node in self._nodes.get(name, ()))
         parts = next(filter(None, (dict(_parts_of(node)) for node in nodes)), {})
-        return {name: parts.get(_full(part)) for name, part in _OF_PLACE.items()}
+        return {name: parts.get(part) for name, part in _OF_PLACE.items()}
 
 
 def without_doubles(texts: Iterable[str]) -> tuple[str, ...]:

@@ -71,6 +71,7 @@ _NOTIFY_PATIENCE = 5.0
 _LAST_PATIENCE = 40.0  # longer than a command or an answer may take
 _STATUS_EVERY = 10.0
 _SIGN_OF_LIFE_EVERY = 60.0
+_HALTED = 1.0  # a wait that is so much longer shows SIGSTOP, or a machine that slept
 _LEDGER_PAUSE = 2.0
 _RESTARTED = "systemd restarts it; the next start looks up what was open"
 _WAITS_FOR_A_PERSON = "systemd does not restart it: a person must look, then `systemctl restart assetsync@SITE`"
@@ -294,7 +295,10 @@ class Daemon:
         late_before: list[str] = []
         next_status = 0.0
         while not self.clock.stop.is_set():
+            began = self.clock.steady()
             self._handle_signals(self._signals.wait(pause))
+            if (halted := self.clock.steady() - began - pause) > _HALTED:
+                self._pulse.put_off(halted)
             schedule.correct_clock_jump()
             late = self._pulse.late()
             if not late:

@@ -91,6 +91,11 @@ class Pulse:
             if name in self._until:
                 self._until[name] = self._clock.steady() + max(self._limit, within)
 
+    def put_off(self, seconds: float) -> None:
+        """Move all deadlines: for so long no thread could run, because the process was halted or the machine slept."""
+        with self._lock:
+            self._until = {name: until + seconds for name, until in self._until.items()}
+
     def late(self) -> list[str]:
         """Return the names of the threads that missed their deadline."""
         now = self._clock.steady()
@@ -101,7 +106,7 @@ class Pulse:
 class Loop(threading.Thread):
     """A thread that calls `step` until the clock's stop; `step` returns the seconds to wait before the next call.
 
-    A step that cannot use the ledger, or that lacks descriptors or memory, is repeated after a pause;
+    A step that cannot use the ledger, or that lacks descriptors, memory or threads, is repeated after a pause;
     `out_of_resources` is called in the latter case. `failed` receives an unexpected exception and must end the program.
     """
 
@@ -147,7 +152,7 @@ class Loop(threading.Thread):
                 log.warning("waiting for the ledger", loop=self.name, detail=str(error), next=again)
             self.ledger_trouble = str(error)
             return _LEDGER_PAUSE
-        except (OutOfResources, OSError) as error:
+        except (OutOfResources, OSError, RuntimeError) as error:
             lack = error if isinstance(error, OutOfResources) else OutOfResources.of(error)
             if lack is None:
                 raise

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 import structlog
 from apscheduler.events import EVENT_JOB_ERROR
+from apscheduler.executors.debug import DebugExecutor
 from apscheduler.job import Job
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
@@ -71,7 +72,11 @@ class Schedule:
         self._clock = clock
         self._ahead = clock.now() - clock.steady()
         self._scheduler = BackgroundScheduler(
-            timezone=_ZONE, job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}, daemon=True
+            timezone=_ZONE,
+            # The jobs take a moment: no thread of a pool, which a limit of tasks may refuse, runs them.
+            executors={"default": DebugExecutor()},
+            job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1},
+            daemon=True,
         )
         self._scheduler.add_listener(lambda event: failed(event.exception), EVENT_JOB_ERROR)
         self._jobs: list[Job] = []

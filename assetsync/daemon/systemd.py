@@ -3,6 +3,7 @@
 When to report, and the reaction to a signal, are left to `daemon` and `cli.commands.run`.
 """
 
+import atexit
 import os
 import signal
 import socket
@@ -108,15 +109,32 @@ class Signals:
         self._writing.setblocking(False)
         self._received: SimpleQueue[int] = SimpleQueue()
         self.is_sending: Callable[[], bool] = lambda: False
-        self.is_stop_asked = False
+        self._stop_code = 0
+        self._stop_asked = threading.Event()
+
+    @property
+    def is_stop_asked(self) -> bool:
         """Whether SIGTERM or SIGINT has arrived."""
+        return self._stop_asked.is_set()
 
     def take(self) -> None:
         """Receive SIGTERM, SIGINT and SIGHUP from now on; only the main thread may call this."""
         signal.set_wakeup_fd(self._writing.fileno(), warn_on_full_buffer=False)
         for number in STOP | RELOAD:
             signal.signal(number, _nothing)
+        atexit.register(self._leave)
+        # Now, because a limit of tasks may allow no thread later. It is another thread than that which receives,
+        # because a report may wait for the disk of the log.
+        threading.Thread(target=self._end_in_time, name="end", daemon=True).start()
         threading.Thread(target=self._receive, name="signals", daemon=True).start()
+
+    def _leave(self) -> None:
+        """Ignore what would kill the process while the interpreter ends, which takes away the handlers of signals.
+
+        SIGTERM and SIGINT are obeyed again unless one has arrived: then the process ends in any case.
+        """
+        for number in RELOAD | (STOP if self.is_stop_asked else frozenset()):
+            signal.signal(number, signal.SIG_IGN)
 
     def nudge(self) -> None:
         """End the current or next `wait` at once; any thread may call this."""
@@ -140,14 +158,13 @@ class Signals:
             for number in self._reading.recv(4096):
                 self._received.put(number)
                 if number in STOP and not self.is_stop_asked:
-                    self.is_stop_asked = True
-                    # Another thread: a report waits for the reader of the log.
-                    code = INTERRUPTED if number == signal.SIGINT else 0
-                    threading.Thread(target=self._end_in_time, args=(code,), name="end", daemon=True).start()
+                    self._stop_code = INTERRUPTED if number == signal.SIGINT else 0
+                    self._stop_asked.set()
                     self._notifier.stopping()
                     log.info("stopping", signal=signal.Signals(number).name)
 
-    def _end_in_time(self, code: int) -> None:
+    def _end_in_time(self) -> None:
+        self._stop_asked.wait()
         began = time.monotonic()
         until = began + _LATEST
         while (now := time.monotonic()) < min(until, began + _LATEST_SENDING):
@@ -160,9 +177,10 @@ class Signals:
             args=("the stop took too long: the process is ended, and the next start looks up what was open",),
             daemon=True,
         )
-        said.start()
-        said.join(_LOOK_AGAIN)
-        os._exit(code)
+        with suppress(RuntimeError):  # no thread can be started
+            said.start()
+            said.join(_LOOK_AGAIN)
+        os._exit(self._stop_code)
 
 
 def _nothing(_number: int, _frame: FrameType | None) -> None:

@@ -47,6 +47,8 @@ _PAGE = "page"
 
 _HOLDER = "last_holder"
 """The fact that records which of the commands that mirror a site held the ledger last: the fields of `LastHolder`."""
+_LOG_UNREAD = "log_unread"
+"""The fact in which a process records that the reader of its log is behind: the fields of `LogUnread`."""
 
 _UPLOAD_ADDRESS = "upload_address"
 """The fact that records the address for uploads, and what a probe of it showed: the fields of `UploadAddress`."""
@@ -147,6 +149,15 @@ class PageAddress(NamedTuple):
     trouble: str = ""
 
 
+class LogUnread(NamedTuple):
+    """Since when the log of a process is not read, in which start of the ledger, how many lines it dropped, and why."""
+
+    start: int
+    since: float
+    dropped: int
+    detail: str
+
+
 class UploadAddress(NamedTuple):
     """The address for uploads: the number of uploads stored in all before its first use, and what a probe showed.
 
@@ -220,7 +231,7 @@ class Vanished:
         return f"{self.count:,} of {self.known:,} files: {', '.join(named)}{f', {rest:,} from others' if rest else ''}"
 
 
-T = TypeVar("T", LastScan, Pause, LastHolder, Refusal, HeldUp, PageAddress, UploadAddress, ProxyLimit)
+T = TypeVar("T", LastScan, Pause, LastHolder, Refusal, HeldUp, PageAddress, LogUnread, UploadAddress, ProxyLimit)
 
 
 class Runs:
@@ -344,6 +355,17 @@ class Runs:
         """Return the page of the latest process; a run without a page has none."""
         page = self.page()
         return page if page is not None and str(page.start) == self._store.fact("start") else None
+
+    def note_log(self, unread: LogUnread | None) -> None:
+        """Record that the reader of the log is behind, or that it is not."""
+        self._write(_LOG_UNREAD, None if unread is None else unread._asdict())
+
+    def log_at_hand(self) -> LogUnread | None:
+        """Return what the latest process recorded about its log; what an earlier process recorded is over."""
+        record = self._read(_LOG_UNREAD)
+        if record is None or str(record["start"]) != self._store.fact("start"):
+            return None
+        return _read_as(LogUnread, record)
 
     def note_upload_address(self, address: UploadAddress) -> None:
         """Record the address for uploads."""

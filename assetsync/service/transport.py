@@ -1,9 +1,10 @@
 """How requests reach the service: settings, TLS, and a transport for httpx that another thread can close.
 
-The transport limits the wait for each part of an answer. httpx's own time-outs begin anew with each byte: an answer
-that drips would never end. No connection is used twice, because a service may close a connection that it has kept just
-when it is used again, which would cost a doubt. The configuration reads the settings from file, environment or
-credential.
+Names are looked up in daemon threads, because nothing ends a look-up: a resolver that hangs delays no time-out and no
+stop. The transport limits the wait for each part of an answer. httpx's own time-outs begin anew with each byte: an
+answer that drips would never end. No connection is used twice, because a service may close a connection that it has
+kept just when it is used again, which would cost a doubt. The configuration reads the settings from file, environment
+or credential.
 """
 
 import socket
@@ -11,9 +12,11 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any, cast
 from weakref import WeakSet
 
@@ -28,6 +31,9 @@ from assetsync.service.multipart import Credential
 
 HEADERS = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": f"assetsync/{__version__}"}
 """Headers of every request."""
+
+_LOOK_AGAIN = 0.25
+"""Seconds after which a wait for a look-up notices that the client was closed."""
 
 _LONGEST_RETRY_AFTER = 3600.0
 """Longest wait in seconds: one request an hour is no burden, and a proxy may ask for a day where it means minutes."""
@@ -213,6 +219,69 @@ class _Stream(httpcore.NetworkStream):
         return self._under.get_extra_info(info)
 
 
+class _LookUps:
+    """The look-ups of host names that go on, at most one of each name."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._going: dict[tuple[str, int], Future[list[str]]] = {}
+
+    def begin(self, host: str, port: int) -> "Future[list[str]]":
+        with self._lock:
+            found = self._going.get((host, port))
+            if found is None:
+                found = Future()
+                # It cannot be cancelled: others may wait for it, too.
+                found.set_running_or_notify_cancel()
+                thread = threading.Thread(target=self._run, args=(host, port, found), name="resolver", daemon=True)
+                thread.start()
+                self._going[host, port] = found
+        return found
+
+    def _run(self, host: str, port: int, found: "Future[list[str]]") -> None:
+        try:
+            addresses = [str(each[4][0]) for each in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+        except Exception as error:  # noqa: BLE001 - raised for those who wait
+            self._end(host, port)
+            found.set_exception(error)
+        else:
+            self._end(host, port)
+            found.set_result([*dict.fromkeys(addresses)])
+
+    def _end(self, host: str, port: int) -> None:
+        with self._lock:
+            self._going.pop((host, port), None)
+
+
+_LOOK_UPS = _LookUps()
+
+
+def resolve(host: str, port: int) -> "Future[list[str]]":
+    """Return the future addresses of a host; it raises OSError or UnicodeError, and may never end.
+
+    Raise RuntimeError if no thread can be started.
+    """
+    if _is_address(host):
+        found: Future[list[str]] = Future()
+        found.set_result([host])
+        return found
+    return _LOOK_UPS.begin(host, port)
+
+
+def _is_address(host: str) -> bool:
+    """Return whether a host is an IP address, which is not looked up."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with suppress(OSError, ValueError):
+            socket.inet_pton(family, host)
+            return True
+    return False
+
+
+def unresolved() -> OSError:
+    """Return the error for a look-up without an answer in time."""
+    return socket.gaierror(socket.EAI_AGAIN, "the resolver did not answer in time")
+
+
 class _Backend(httpcore.SyncBackend):
     """Connects over TCP, and knows the open connections."""
 
@@ -223,8 +292,33 @@ class _Backend(httpcore.SyncBackend):
         self._streams: WeakSet[_Stream] = WeakSet()
         self._closed = False
 
-    def connect_tcp(self, *args: Any, **kwargs: Any) -> _Stream:
-        return _Stream(super().connect_tcp(*args, **kwargs), self._patience, self)
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Any = None,
+    ) -> _Stream:
+        connect = partial(super().connect_tcp, local_address=local_address, socket_options=socket_options)
+        *others, last = self._addresses(host, port, timeout)
+        for address in others:
+            with suppress(httpcore.ConnectError, httpcore.ConnectTimeout):
+                return _Stream(connect(address, port, timeout), self._patience, self)
+        return _Stream(connect(last, port, timeout), self._patience, self)
+
+    def _addresses(self, host: str, port: int, timeout: float | None) -> list[str]:
+        until = float("inf") if timeout is None else time.monotonic() + timeout
+        try:
+            found = resolve(host, port)
+            while not found.done() and time.monotonic() < until and not self._closed:
+                wait([found], max(0.0, min(_LOOK_AGAIN, until - time.monotonic())))
+            if not found.done():
+                raise unresolved()
+            return found.result()
+        except (OSError, RuntimeError) as error:
+            # RuntimeError: no thread can be started.
+            raise httpcore.ConnectError(str(error)) from error
 
     def add(self, stream: _Stream) -> None:
         """Register a connection; raises ConnectError after `shut`."""

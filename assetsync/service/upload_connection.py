@@ -10,14 +10,18 @@ import os
 import select
 import socket
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import httpx
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from assetsync.core.outcome import ANSWER_LIMIT
+from assetsync.service.transport import resolve, unresolved
+
+P = TypeVar("P", bound=asyncio.Protocol)
 
 _KEEP_SECONDS = 2.0
 _MOST_FRAMING = 100 * 1024
@@ -110,16 +114,16 @@ class Line:
         if self._connection is not None and self._connection.may_be_used():
             return self._connection
         self.drop()
-        target = self._target
+        target, found = self._target, None
         try:
+            found = resolve(target.host, target.port)
             async with asyncio.timeout(target.connect_timeout):
+                addresses = await asyncio.wrap_future(found)
                 if target.tls is None:
-                    _transport, connection = await self._loop.create_connection(
-                        lambda: _Connection(target.read_timeout), target.host, target.port
-                    )
+                    _transport, connection = await self._reach(addresses, lambda: _Connection(target.read_timeout))
                 else:
                     # Nothing that comes before TLS has begun is an answer.
-                    wire, _protocol = await self._loop.create_connection(asyncio.Protocol, target.host, target.port)
+                    wire, _protocol = await self._reach(addresses, asyncio.Protocol)
                     assert isinstance(wire, asyncio.Transport)
                     connection = _Connection(target.read_timeout, wire)
                     transport = await self._loop.start_tls(wire, connection, target.tls, server_hostname=target.host)
@@ -127,13 +131,23 @@ class Line:
                         raise ConnectionResetError("the connection was closed")
                     connection.connection_made(transport)
         except TimeoutError as error:
-            raise httpx.ConnectTimeout("no connection in time") from error
-        except OSError as error:
+            cause = error if found is None or found.done() else unresolved()
+            raise httpx.ConnectTimeout("no connection in time") from cause
+        except (OSError, RuntimeError) as error:
+            # RuntimeError: no thread can be started.
             raise httpx.ConnectError(str(error)) from error
         if self._closed:
             connection.abort()
             raise httpx.ConnectError("the client was closed")
         return connection
+
+    async def _reach(self, addresses: Sequence[str], protocol: Callable[[], P]) -> tuple[asyncio.Transport, P]:
+        """Connect to the first address that accepts it. Raise OSError for the last one."""
+        *others, last = addresses
+        for address in others:
+            with suppress(OSError):
+                return await self._loop.create_connection(protocol, address, self._target.port)
+        return await self._loop.create_connection(protocol, last, self._target.port)
 
 
 class _Connection(asyncio.Protocol):

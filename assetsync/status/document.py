@@ -90,6 +90,13 @@ def as_object(status: SiteStatus) -> dict[str, Any]:
         "page": None
         if status.page is None
         else {"address": page_address(status), "detail": status.page.trouble or None},
+        "log_unread": None
+        if status.log_unread is None
+        else {
+            "since": moment(status.log_unread.since),
+            "dropped": status.log_unread.dropped,
+            "detail": status.log_unread.detail,
+        },
         "sends_from": moment(status.sends_from),
         "last_scan": None
         if scan is None

@@ -63,7 +63,7 @@ _PAUSES = {
     "unreachable": "the service cannot be reached",
     "unsent": "the service cannot be reached",
     "no_answer": "the service does not answer",
-    OutOfResources.REASON: "the process lacks file descriptors or memory",
+    OutOfResources.REASON: "the process lacks file descriptors, memory or threads",
     "elsewhere": "the service has a new address and shows none of the known assets",
 }
 NOT_READ_BACK = "not read back: schedule.verify and schedule.index are off"
@@ -178,6 +178,15 @@ def _as_of(status: SiteStatus) -> str:
     if status.has_scanned or scan is None:
         return ""
     return f" at the last scan, {hour(scan.at, status.at)} ({span(status.at - scan.at)} ago)"
+
+
+def log_unread(status: SiteStatus) -> str | None:
+    """Return since when and why the log is not read, and how many lines were dropped; None while it is read."""
+    found = status.log_unread
+    if found is None:
+        return None
+    dropped = f", {plural(found.dropped, 'line')} dropped" * bool(found.dropped)
+    return f"behind since {moment(found.since)} ({found.detail}){dropped}"
 
 
 def unread(status: SiteStatus) -> str:
@@ -481,6 +490,7 @@ def leftovers(status: SiteStatus) -> Iterator[str]:
         at, mistake = moment(status.refused.at), printable(status.refused.mistake)
         yield f"configuration rejected at {at}; the old one stays active: {mistake}"
         yield "    correct it, then: systemctl reload assetsync@SITE"
+    yield from _log_unread(status)
     if status.index_stopped is not None:
         yield f"indexing stopped: {printable(status.index_stopped)}"
 
@@ -490,6 +500,13 @@ def _checked_again(status: SiteStatus) -> Iterator[str]:
     if again := status.counts.checked_again:
         yield f"being checked again: {files(again)}, whose ctime or inode changed, and not the size and time"
         yield "    each is read, outside upload.window too, and sent only if its content differs"
+
+
+def _log_unread(status: SiteStatus) -> Iterator[str]:
+    """Yield that the log is not read, if that is so, with the next step."""
+    if (behind := log_unread(status)) is not None:
+        yield f"log: {behind}"
+        yield "    see to what reads the log, or to its disk; files are mirrored all the same"
 
 
 def _without_sidecars(status: SiteStatus) -> Iterator[str]:

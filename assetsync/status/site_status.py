@@ -24,6 +24,7 @@ from assetsync.ledger.runs import (
     Hour,
     LastHolder,
     LastScan,
+    LogUnread,
     PageAddress,
     Pause,
     Refusal,
@@ -144,7 +145,8 @@ class SiteStatus:
     files by reason, each group with its first files. `drift_groups`: the first `_DRIFT_SAMPLE` drifted files, by kind
     of drift. `recent`: the uploads of the last minutes, while a process has files to send. `wrong_address`: why the
     address for uploads is not the service's. `adopted_differing`: how many adopted files have other metadata in the
-    service than in the sidecars. `page`: where the running daemon's page listens, or why it cannot. Times are in
+    service than in the sidecars. `page`: where the running daemon's page listens, or why it cannot. `log_unread`:
+    since when nobody reads the log of the running process. Times are in
     seconds since the epoch.
     """
 
@@ -185,6 +187,7 @@ class SiteStatus:
     last_holder: LastHolder | None = None
     late_after: float = _LATE_SECONDS
     arrived: int | None = None
+    log_unread: LogUnread | None = None
 
     @property
     def not_running_since(self) -> float | None:
@@ -362,6 +365,7 @@ def read_status(config: Outline, ledger: LedgerView, now: float, *, running: boo
         last_holder=last_holder,
         late_after=_late_after(config, last_holder),
         arrived=ledger.arrived(ledger.runs.pause_at_hand() if running else ledger.runs.pause()),
+        log_unread=ledger.runs.log_at_hand() if running else None,
     )
 
 

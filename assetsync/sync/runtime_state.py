@@ -1,4 +1,4 @@
-"""Record the state of a running process for readers of its ledger: what stops or delays sending, unsettled files.
+"""Record the state of a running process for readers of its ledger: what delays sending, unsettled files, an unread log.
 
 Commits are kept few: while files are settling, their number is written every few seconds, and its start and end at the
 next `note`. The end of a pause, and the begin and the end of a stop by uploads in doubt, are logged here. What a reader
@@ -11,8 +11,8 @@ from collections.abc import Callable
 import structlog
 
 from assetsync.errors import OutOfResources
-from assetsync.ledger.runs import HeldUp, Pause, Unsettled
-from assetsync.log import redact
+from assetsync.ledger.runs import HeldUp, LogUnread, Pause, Unsettled
+from assetsync.log import redact, unread_log
 from assetsync.sync.context import Context
 from assetsync.sync.folder_backoff import KEY_REFUSED
 from assetsync.sync.intake.settling import Settling
@@ -72,6 +72,7 @@ class RuntimeState:
         self._goes_on_since: tuple[float, float] | None = None
         # How many uploads were known to be stored when a pause, of which this is the begin, was first recorded.
         self._stored: tuple[float, int] | None = None
+        self._log_unread: LogUnread | None = None
         self._unsettled: Unsettled | None = None
         self._unsettled_at = 0.0
         self._scanning = False
@@ -103,6 +104,7 @@ class RuntimeState:
         self._note_pause(self._circuit_breaker.ongoing)
         self._folder_listing.report_slow()
         self._note_held_up()
+        self._note_log()
         self._note_unsettled(at_once=False)
 
     def end(self) -> None:
@@ -181,6 +183,16 @@ class RuntimeState:
         if before.decided_at is not None and before.decided_at > now:
             return before._replace(folders=tuple(sorted(folders)))
         return before._replace(folders=tuple(sorted(folders)), decided_at=self._doubt_limit.decided_at())
+
+    def _note_log(self) -> None:
+        unread, before = unread_log(), self._log_unread
+        found = None
+        if unread is not None:
+            since = self._clock.now() - unread.seconds if before is None else before.since
+            found = LogUnread(self._start, since, unread.dropped, unread.detail)
+        if found != before:
+            self._runs.note_log(found)
+            self._log_unread = found
 
     def _note_unsettled(self, *, at_once: bool) -> None:
         with self._lock:

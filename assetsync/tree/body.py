@@ -23,7 +23,7 @@ Item = TypeVar("Item")
 
 
 def ahead(items: Iterator[Item], *, depth: int) -> Generator[Item, None, None]:
-    """Yield what `items` yields, in order, with at most `depth` items drawn and not yet taken.
+    """Yield what `items` yields, in order, with at most `depth` items drawn and not yet taken; none without a thread.
 
     Raises what `items` raises, after the items before it. The thread has ended when the iterator has, also when it was
     closed early; an item that is being drawn then is waited for.
@@ -41,7 +41,12 @@ def ahead(items: Iterator[Item], *, depth: int) -> Generator[Item, None, None]:
             drawn.put(exc)
 
     thread = threading.Thread(target=draw, name="read-ahead", daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError:
+        # No thread can be started: none of the items is drawn ahead.
+        yield from items
+        return
     try:
         while True:
             item = drawn.get()

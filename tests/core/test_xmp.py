@@ -1,12 +1,13 @@
 """What is read from XMP files: those of exiftool and exiv2 in `xmp/`, and the forms that other programs write."""
 
 import re
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from assetsync.config.document.metadata import XMP_FIELDS
-from assetsync.core.xmp import MAX_DEPTH, MAX_KEPT, MAX_XMP_BYTES, Xmp, has_comma, parse_xmp, xmp_metadata
+from assetsync.core.xmp import MAX_DEPTH, MAX_KEPT, MAX_TEXT, MAX_XMP_BYTES, Xmp, has_comma, parse_xmp, xmp_metadata
 from assetsync.errors import SidecarError
 from assetsync.model import Metadata
 
@@ -41,6 +42,10 @@ def packet(properties: str, attributes: str = "") -> bytes:
         f'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="{SPACES["rdf"]}">'
         f'<rdf:Description rdf:about="" {spaces} {attributes}>{properties}</rdf:Description></rdf:RDF></x:xmpmeta>'
     ).encode()
+
+
+def numbered(count: int, prefix: str = "") -> str:
+    return " ".join(f'{prefix}a{number}=""' for number in range(count))
 
 
 def read(data: bytes, language: str = "1") -> Xmp:
@@ -166,7 +171,9 @@ def test_bare_rdf_with_comment_is_read():
 
 
 def test_megabytes_of_settings_are_skipped():
-    settings = "".join(f"<xmp:S{n}><rdf:Seq><rdf:li>0, 0</rdf:li></rdf:Seq></xmp:S{n}>" for n in range(40_000))
+    settings = "".join(
+        f"<xmp:S{n % 900}><rdf:Seq><rdf:li>0, 0</rdf:li></rdf:Seq></xmp:S{n % 900}>" for n in range(40_000)
+    )
     data = packet(f"{settings}<dc:title>t</dc:title>", " ".join(f'xmp:A{n}="0.5"' for n in range(5_000)))
     assert len(data) > 2_000_000
     assert read(data).values == {"dc:title": ("t",)}
@@ -185,6 +192,16 @@ def test_megabytes_of_settings_are_skipped():
         (packet("\n" + "<xmp:x>" * MAX_DEPTH), "line 2", "nested more than 100 deep"),
         (packet("<dc:subject>\n" + "<a/>" * MAX_KEPT + "</dc:subject>"), "line 2", "more than 20,000 elements"),
         (packet("\n" + "<dc:title/>" * (MAX_KEPT + 1)), "line 2", "more than 20,000 elements"),
+        (packet(f"\n<a {numbered(MAX_KEPT + 1)}/>"), "line 2", "more than 20,000 attributes"),
+        (packet(f"<a\n{numbered(620_000)}/>"), "line 1", "more than 20,000 attributes"),
+        (
+            packet(f"<dc:title {numbered(19_000, 'dc:')}>\n{'<a/>' * 1_001}</dc:title>"),
+            "line 2",
+            "elements and attributes",
+        ),
+        (packet("\n" + "".join(f"<a{n}/>" for n in range(MAX_KEPT + 1))), "line 2", "more than 20,000 names"),
+        (packet(f"<dc:title>\n{'t' * (MAX_TEXT + 1)}</dc:title>"), "line 2", "more than 1,000,000 characters"),
+        (packet("\n<none:title>secret</none:title>"), "line 2", "unbound prefix"),
     ],
 )
 def test_mistake_names_its_line_and_no_content(data, where, problem):
@@ -242,3 +259,15 @@ def test_comma_in_a_keyword_does_not_part_it():
 def test_named_ending_decides_for_whom(extension, is_for):
     found = read(packet("", "" if extension is None else f'photoshop:SidecarForExtension="{extension}"'))
     assert found.is_for(b"a/photo.jpg") is is_for
+
+
+def test_long_namespace_fills_no_memory():
+    """The parser could put the address before each name: 2 GB for a file of 300 KB."""
+    space = "u" * 100_000
+    data = packet(f'<p:a xmlns:p="{space}" {numbered(19_000, "p:")}/><dc:title>t</dc:title>')
+    tracemalloc.start()
+    try:
+        assert read(data).values == {"dc:title": ("t",)}
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()

@@ -3,7 +3,14 @@
 Covers `daemon/loops.py`.
 """
 
+import json
+import os
+import subprocess
+import sys
+
 import pytest
+
+from tests.scarcity import LARGE_STACKS, allow_threads, refuse_threads
 
 LONG = pytest.mark.long
 
@@ -69,3 +76,60 @@ def check(self):
 module.RootIdentity.check = check
 """
     assert make().start(broken=lack, ready=False).process.wait(40) == 1
+
+
+def status(running) -> str:
+    command = [sys.executable, "-m", "assetsync", "status", "--json", "--config", running.config]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return json.loads(said)["verdict"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may limit a process that holds a key")
+def test_lack_of_threads_pauses_sending(make, sandbox):
+    running = make()
+    running.start(broken=LARGE_STACKS)
+    running.until(lambda: running.events("scanned"))
+    refuse_threads(running.process.pid)
+    (running.photos / "small.txt").write_bytes(b"a")
+    (running.photos / "large.bin").write_bytes(os.urandom(9 << 20))
+    running.until(lambda: running.events("sending paused"), 20)
+    paused = running.events("sending paused")[0]
+    assert paused["reason"] == "out_of_resources"
+    assert paused["detail"].startswith("the process cannot start a thread")
+    assert "TasksMax" in paused["detail"]
+    running.until(lambda: "(the process lacks file descriptors, memory or threads)" in status(running), 20)
+    allow_threads(running.process.pid)
+    running.until_verified(2)
+    assert len(sandbox.assets()) == 2
+    assert not running.events("assetsync ends after an unexpected error", "unexpected error")
+    assert running.stop() == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may limit a process that holds a key")
+def test_lack_of_threads_delays_no_stop(make):
+    running = make()
+    running.start(broken=LARGE_STACKS)
+    refuse_threads(running.process.pid)
+    assert running.stop(15) == 0
+    assert [event["event"] for event in running.events()][-2:] == ["stopping", "stopped"]
+
+
+_NO_THREADS = f"""
+from tests.scarcity import refuse_threads
+{LARGE_STACKS}
+start = threading.Thread.start
+def start_until(self):
+    if self.name == "NAME":
+        refuse_threads()
+    start(self)
+threading.Thread.start = start_until
+"""
+
+
+@pytest.mark.parametrize("name", ["signals", "scan", "APScheduler", "status"])
+def test_lack_of_threads_at_start_is_restarted(make, name):
+    running = make(status='{listen: "127.0.0.1:0"}').start(broken=_NO_THREADS.replace("NAME", name), ready=False)
+    assert running.process.wait(30) == 1
+    said = running.log.read_text("utf-8")
+    assert "Error: the process cannot start a thread" in said
+    assert "please report" not in said

@@ -5,6 +5,8 @@ Covers `daemon/systemd.py`.
 
 import json
 import signal
+import socket
+import threading
 import time
 import urllib.request
 
@@ -77,3 +79,73 @@ def test_stop_cuts_a_search_that_hangs(make, sandbox):
     running.until(lambda: json.load(urllib.request.urlopen(with_search, timeout=10))["search"])
     _stop(running)
     assert running.events("stopped")
+
+
+_NO_RESOLVER = """
+import socket, time
+resolve = socket.getaddrinfo
+def hang(host, *given, **named):
+    if host == "dam.example.org":
+        time.sleep(300)
+    return resolve(host, *given, **named)
+socket.getaddrinfo = hang
+"""
+
+
+def test_resolver_that_hangs_is_an_outage(make, sandbox):
+    """A look-up is given up after connect_timeout, and a stop waits for none."""
+    running = make().start()
+    running.until(lambda: running.events("scanned"))
+    assert running.stop() == 0
+    text = running.config.read_text("utf-8")
+    text = text.replace("//127.0.0.1", "//dam.example.org").replace("service: {", "service: {allow_http: true, ")
+    running.config.write_text(text)
+    (running.photos / "a.jpg").write_bytes(b"a")
+    running.start(broken=_NO_RESOLVER)
+    running.until(lambda: running.events("paused", "sending paused"), 30)
+    paused = running.events("paused", "sending paused")[0]
+    assert paused["reason"] == "unreachable"
+    assert "could not be resolved" in paused["detail"]
+    began = time.monotonic()
+    _stop(running)
+    assert time.monotonic() - began < 8
+    assert running.events("stopped")[1:]
+    assert not running.events("a loop hangs: the watchdog is not fed", "the stop took too long")
+
+
+def test_halted_process_logs_no_hang(make, tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.setblocking(False)
+        # A loop is late after a quarter of it.
+        running = make().start(NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="4000000")
+        running.until(lambda: running.events("scanned"))
+        running.signal(signal.SIGSTOP)
+        time.sleep(4)
+        running.signal(signal.SIGCONT)
+        (running.photos / "a.jpg").write_bytes(b"a")
+        running.until_verified(1)
+        assert running.stop() == 0
+    assert not running.events("a loop hangs: the watchdog is not fed")
+
+
+def test_stop_in_reload_storm_ends_with_0(make):
+    """The reloads go on until the process has ended."""
+    running = make().start()
+    ended = threading.Event()
+
+    def storm():
+        while not ended.is_set():
+            running.signal(signal.SIGHUP)
+            time.sleep(0.001)
+
+    storming = threading.Thread(target=storm)
+    storming.start()
+    try:
+        time.sleep(1)
+        running.signal(signal.SIGTERM)
+        assert running.process.wait(30) == 0
+    finally:
+        ended.set()
+        storming.join()
+    assert "Traceback" not in running.log.read_text("utf-8")

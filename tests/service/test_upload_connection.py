@@ -376,3 +376,40 @@ def test_nothing_is_sent_after_shut(serve, wire_tools):
 def test_line_end_in_a_header_is_not_sent(header):
     with pytest.raises(httpx.LocalProtocolError):
         request_head(b"/", dict([header]))
+
+
+def test_resolver_that_hangs_ends_in_time(monkeypatch):
+    """The event loop goes on meanwhile, and ends without the look-up."""
+    answered = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answered.wait(60) and [])
+    steps = []
+
+    async def ask():
+        async def count():
+            while True:
+                steps.append(1)
+                await asyncio.sleep(0.05)
+
+        counting = asyncio.create_task(count())
+        with pytest.raises(httpx.ConnectTimeout) as caught:
+            await Line(Target("dam.example.org", 80, None, 0.5, 20.0)).exchange(REQUEST, [b"x"])
+        counting.cancel()
+        return caught.value
+
+    began = time.monotonic()
+    error = asyncio.run(ask())
+    assert time.monotonic() - began < 10
+    assert isinstance(error.__cause__, socket.gaierror)
+    assert len(steps) > 2
+    answered.set()
+
+
+def test_names_with_two_addresses_try_both(asked, monkeypatch):
+    """The service may listen at the second alone."""
+    asks = asked(OK + b"Content-Length: 0\r\n\r\n")
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in ("127.0.0.9", "127.0.0.1")]
+    real = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *a, **k: found if host == "dam" else real(host, *a, **k))
+    asks._target = Target("dam", asks.server.port, None, 20.0, 20.0)
+    (answer,) = asks()
+    assert answer.status == 200

@@ -12,7 +12,7 @@ import pytest
 from assetsync.core.states import Event
 from assetsync.ledger.queue import Intent
 from assetsync.ledger.rows import apply
-from assetsync.ledger.runs import HeldUp, LastScan, Pause, Run, Unsettled
+from assetsync.ledger.runs import HeldUp, LastScan, LogUnread, Pause, Run, Unsettled
 from assetsync.model import State
 from assetsync.status.board import _ICONS
 from assetsync.status.document import as_object
@@ -629,3 +629,14 @@ def test_self_lifting_brake_needs_no_release(shown, kind, lifts_itself):
 )
 def test_path_that_looks_like_an_option_is_none(path, word):
     assert quoted(path) == word
+
+
+def test_unread_log_is_named_while_it_runs(world):
+    verified(world)
+    unread = LogUnread(world.ledger.start_no, world.clock.now() - 60, 1204, "its reader does not read")
+    world.ledger.runs.note_log(unread)
+    first, fix = leftovers(read_status(world.config().outline, world.ledger, world.clock.now(), running=True))
+    assert first.startswith("log: behind since ")
+    assert first.endswith(" (its reader does not read), 1,204 lines dropped")
+    assert fix.endswith("files are mirrored all the same")
+    assert not [*leftovers(read_status(world.config().outline, world.ledger, world.clock.now(), running=False))]

@@ -46,7 +46,7 @@ def test_lack_of_descriptors_is_the_pause_in_status(queued):
         queued.site.runtime_state.note()
     status = read_status(queued.config().outline, queued.ledger, queued.clock.now())
     assert status.paused.reason == "out_of_resources"
-    assert "(the process lacks file descriptors or memory)" in headline(status)
+    assert "(the process lacks file descriptors, memory or threads)" in headline(status)
 
 
 def test_half_as_many_workers_run_after_a_lack(make_world):

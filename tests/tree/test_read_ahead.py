@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from assetsync.tree.body import ahead
+from tests.scarcity import no_threads
 
 
 def threads() -> int:
@@ -66,3 +67,8 @@ def test_dropped_iterator_ends_its_thread():
 def test_unused_iterator_starts_no_thread():
     ahead(iter(range(10)), depth=2)
     assert threads() == 0
+
+
+def test_lack_of_threads_only_slows_reading():
+    with no_threads():
+        assert [*ahead(iter(range(5)), depth=2)] == [*range(5)]

@@ -18,7 +18,7 @@ import click
 from assetsync import INTERRUPTED
 from assetsync.app import Site, build
 from assetsync.cli.daemon_user import key_reader
-from assetsync.cli.entry import NO_SERVICE, NOT_IN_SYNC, OK, stopping
+from assetsync.cli.entry import NO_SERVICE, NOT_IN_SYNC, OK, limit_heaps, stopping
 from assetsync.cli.operator import open_service
 from assetsync.cli.options import seconds, with_config, with_json
 from assetsync.cli.output import making_temporary, note, warn, write, write_data, write_json
@@ -111,6 +111,7 @@ def command(
     problem = key_file_warning(key_file(config, os.environ), key_reader(config))
     if problem is not None:
         warn(problem)
+    limit_heaps()
     notifies = (config.notify.webhook is not None or bool(config.notify.command)) and not only_look
     ledger: Ledger | None = None
     with ExitStack() as stack:

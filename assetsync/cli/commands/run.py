@@ -3,10 +3,8 @@
 The work of the daemon is left to `daemon`.
 """
 
-import ctypes
 import os
 import sys
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -15,10 +13,9 @@ import structlog
 
 from assetsync import INTERRUPTED
 from assetsync.cli.daemon_user import key_reader
-from assetsync.cli.entry import OK
+from assetsync.cli.entry import OK, limit_heaps
 from assetsync.cli.operator import read_key
 from assetsync.cli.options import option_for, unit_for, with_config_path
-from assetsync.cli.output import warn
 from assetsync.clock import ZONE_FIX, zone_warning
 from assetsync.config import SiteConfig, key_file, key_file_warning, load_config, outdated_credential
 from assetsync.daemon.daemon import Configured, Daemon, Ended
@@ -33,9 +30,6 @@ from assetsync.text import name_configuration
 log = structlog.get_logger(__name__)
 
 _CORRECT = "correct the configuration, then reload again"
-
-_M_ARENA_MAX = -8
-"""The parameter of mallopt(3) that limits the heaps among which the C library spreads threads."""
 
 _FIXED = "`{}` identifies the site: restart the daemon to change it"
 
@@ -60,7 +54,7 @@ def command(path: Path) -> int:
     signals.take()
     # Those who read the page, the log and the messages have another environment.
     name_configuration(option_for(path, {}), unit_for(path))
-    _limit_heaps()
+    limit_heaps()
     configured = _read(path)
     config = configured.config
     _log_as(config)
@@ -82,16 +76,6 @@ def command(path: Path) -> int:
         log.info("configuration reloaded")
         if (outdated := outdated_credential(configured.config, os.environ)) is not None:
             log.warning(outdated, fix="systemctl restart assetsync@SITE")
-
-
-def _limit_heaps() -> None:
-    """Let all threads allocate from two heaps, where the C library has this limit.
-
-    By default new threads get up to 16 heaps on two cores. Each of them keeps most of what its threads ever used: a
-    daemon grew by 45 MB within an hour.
-    """
-    with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
 
 def _read_again(path: Path, before: SiteConfig) -> Configured:
@@ -121,7 +105,7 @@ def _read(path: Path) -> Configured:
 
 
 def _log_as(config: SiteConfig) -> None:
+    configure_logging(config.log.format, config.log.level, stream=sys.stderr, site=config.site)
     problem = key_file_warning(key_file(config, os.environ), key_reader(config))
     if problem is not None:
-        warn(problem)
-    configure_logging(config.log.format, config.log.level, stream=sys.stderr, site=config.site)
+        log.warning(problem)

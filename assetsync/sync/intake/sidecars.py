@@ -8,8 +8,8 @@ is cached briefly, because the files of a folder come one after another.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -34,6 +34,9 @@ from assetsync.tree.safe_open import Tree
 from assetsync.tree.scan_report import ScanReport
 
 log = structlog.get_logger(__name__)
+
+_SMALL_XMP = 128 * 1024
+"""Bytes up to which XMP files are parsed at the same time. Parsing one takes up to a hundred times its size."""
 
 _KEPT_SECONDS = 2.0
 _KEPT_FOLDERS = 4096
@@ -116,10 +119,13 @@ class _Kept(NamedTuple):
 
 
 class SidecarCache:
-    """The folder sidecars that were read within the last seconds; shared by all workers."""
+    """The folder sidecars that were read within the last seconds, and the turn to parse large ones; for all workers."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, tick: Callable[[], bool] = lambda: False) -> None:
+        """Start empty; `tick` is called while an XMP file is parsed, or waits for its turn."""
         self._clock = clock
+        self._tick = tick
+        self._large = threading.Lock()
         self._lock = threading.Lock()
         self._folders: OrderedDict[bytes, tuple[float, _Kept]] = OrderedDict()
         self._kept_bytes = 0
@@ -150,6 +156,19 @@ class SidecarCache:
             self.changes += 1
             self._folders.clear()
             self._kept_bytes = 0
+
+    def in_turn(self, pieces: Iterator[bytes]) -> Generator[bytes, None, None]:
+        """Yield the pieces of an XMP file, those beyond `_SMALL_XMP` bytes in one thread at a time, to save memory."""
+        size = 0
+        with ExitStack() as turn:
+            for piece in pieces:
+                if size <= _SMALL_XMP < size + len(piece):
+                    while not self._large.acquire(timeout=1.0):
+                        self._tick()
+                    turn.callback(self._large.release)
+                size += len(piece)
+                self._tick()
+                yield piece
 
 
 class Sidecars:
@@ -358,7 +377,9 @@ class Sidecars:
         """Return the properties in an XMP file, None if it has vanished. Raise SidecarError."""
         language = metadata.language_of(mapping.metadata)
         try:
-            xmp = parse_xmp(self._tree.pieces(path), printable(path), language)
+            # Not left to the garbage collector: an error would keep the turn.
+            with closing(self.cache.in_turn(self._tree.pieces(path))) as pieces:
+                xmp = parse_xmp(pieces, printable(path), language)
         except (FileUnreadable, NotRegular) as error:
             self._expect_vanished(path, error)
             return None

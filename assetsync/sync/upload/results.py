@@ -75,7 +75,7 @@ class ResultRecorder:
         self.patience = 30.0
         """Seconds for which a ledger that cannot be written is tried again, over all results."""
         self.shortages = 0
-        """How often the process lacked descriptors or memory."""
+        """How often the process lacked descriptors, memory or threads."""
         self._in_trouble_since: float | None = None
 
     def note_answer(self) -> None:
@@ -241,7 +241,7 @@ class ResultRecorder:
             log.info("not sent", path=printable(row.path), reason=outcome.reason, detail=outcome.detail)
 
     def out_of_resources(self, error: OutOfResources) -> None:
-        """Pause sending while the process lacks descriptors or memory: the files in flight free theirs meanwhile."""
+        """Pause sending while the process lacks descriptors, memory or threads: uploads in flight free theirs."""
         self.trouble(error.REASON, str(error), None)
 
     def trouble(

@@ -11,6 +11,8 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar, cast
 
+from assetsync.errors import OutOfResources
+
 T = TypeVar("T")
 
 _OTHERS_FOLLOW = 0.002
@@ -45,20 +47,28 @@ class Threads:
         alive: Callable[[], AbstractContextManager[object]],
         committers: Callable[[], int],
         commit_began: Callable[[], None],
+        out_of_resources: Callable[[OutOfResources], None],
     ) -> None:
         """`write_queued` is that of the ledger; `alive` surrounds each piece of work.
 
         `committers` returns how many coroutines may wait for a commit at the same time. `commit_began` is called in the
-        event loop once a thread commits.
+        event loop once a thread commits, `out_of_resources` each time no further thread can be started. Raise
+        RuntimeError if not even the first two can: after that all work is done, though it may wait for a thread.
         """
         self.is_committing = False
         self._write_queued = write_queued
         self._alive = alive
-        # It exists before anything is written, because what was written must be committed.
+        self._out_of_resources = out_of_resources
+        # The thread that was used last is used first: it has the ledger's pages in its cache.
+        self._idle: asyncio.LifoQueue[_Thread] = asyncio.LifoQueue()
+        # They exist before anything is written: what was written must be committed, and each result recorded.
         self._committer = _Thread("upload-commit", alive)
         self._started = [self._committer]
-        # The thread that was used last is used first: it has the ledger's pages in its cache.
-        self._idle: list[_Thread] = []
+        try:
+            self._start_thread()
+        except RuntimeError:
+            self._committer.close()
+            raise
         self._loop = asyncio.get_running_loop()
         self._waiting: list[asyncio.Future[None]] = []
         self._timer: asyncio.Handle | None = None
@@ -68,15 +78,23 @@ class Threads:
 
     async def run(self, work: Callable[[], T]) -> T:
         """See `Blocking`."""
-        if not self._idle:
-            self._idle.append(_Thread(f"upload-{len(self._started)}", self._alive))
-            self._started.append(self._idle[-1])
-        thread, ended = self._idle.pop(), self._loop.create_future()
+        if self._idle.empty():
+            try:
+                self._start_thread()
+            except RuntimeError as error:
+                if (lack := OutOfResources.of(error)) is None:
+                    raise
+                self._out_of_resources(lack)
+        thread, ended = await self._idle.get(), self._loop.create_future()
         thread.start(work, partial(self._ended, thread, ended))
         return cast("T", await ended)
 
+    def _start_thread(self) -> None:
+        self._started.append(_Thread(f"upload-{len(self._started)}", self._alive))
+        self._idle.put_nowait(self._started[-1])
+
     def _ended(self, thread: "_Thread", ended: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
-        self._idle.append(thread)
+        self._idle.put_nowait(thread)
         _set_all([ended], result, error)
 
     async def commit(self, *, others_follow: bool) -> None:

@@ -65,8 +65,8 @@ class Uploader:
         """
         self.uploads = uploads
         self.workers = workers
-        """Workers of the next run: half as many after each run that lacked descriptors or memory, then twice as many
-        after each other run, up to the configured number."""
+        """Workers of the next run: half as many after each run that lacked descriptors, memory or threads, then twice
+        as many after each other run, up to the configured number."""
         self._configured = workers
         self.in_place = False
         """Whether `run` uses no threads and no connections of the event loop, so that a simulation can repeat it."""
@@ -104,8 +104,8 @@ class Uploader:
         shortages = results.shortages
         try:
             step = asyncio.run(main())
-        except OSError as error:
-            # The event loop itself needs descriptors.
+        except (OSError, RuntimeError) as error:
+            # The event loop itself needs descriptors and threads.
             lack = OutOfResources.of(error)
             if lack is None:
                 raise
@@ -205,6 +205,7 @@ class _Run:
                 context.heartbeat.thread,
                 lambda: uploader.workers - len(self._idle),
                 commit_began=self._look.set,
+                out_of_resources=uploader.uploads.results.out_of_resources,
             )
         )
         # Whether a worker has taken a file since files were prepared: while all are busy, none is prepared again.

@@ -62,6 +62,7 @@ KEYS = {
     "sends_from",
     "scan_age_seconds",
     "config_refused",
+    "log_unread",
     "vanished",
     "page",
 }

@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from assetsync.model import State
+from assetsync.sync.intake.sidecars import SidecarCache
 from assetsync.sync.intake.watch_queue import Looker, WatchQueue
 from tests.sync.readback.test_drift import drift
 
@@ -303,3 +305,21 @@ def test_file_sent_after_the_upgrade_has_its_xmp(upgraded):
     os.unlink(upgraded.root / "p.xmp")
     upgraded.scan()
     assert set(drift(upgraded)) == {b"p.jpg"}
+
+
+def test_large_xmp_files_are_parsed_in_turn(world):
+    ticks, read = [], []
+    cache = SidecarCache(world.clock, lambda: bool(ticks.append(1)))
+    small, large = [b"p" * 65536] * 2, [b"p" * 65536] * 4
+    first = cache.in_turn(iter(large))
+    assert len([next(first) for _ in range(3)]) == 3
+    waiting = threading.Thread(target=lambda: read.extend(cache.in_turn(iter(large))))
+    waiting.start()
+    assert [*cache.in_turn(iter(small))] == small
+    before = len(ticks)
+    waiting.join(1.5)
+    assert len(read) == 2
+    assert len(ticks) > before
+    first.close()
+    waiting.join(30)
+    assert read == large
