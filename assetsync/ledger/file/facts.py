@@ -34,6 +34,9 @@ XMP_FIRST_SCAN = "xmp_first_scan"
 OUTLINE = "configuration"
 """The fact that holds what readers of the ledger need of the configuration, with its digest (`config.outline`)."""
 
+ADOPTS_TO = "adopts_to"
+"""The fact that holds the newest version that may adopt an asset by name and size, as an operator has confirmed."""
+
 LAYOUT_LISTED = "mappings_listed"
 """The fact that holds the same of the configuration, before the files followed it."""
 
