@@ -185,7 +185,8 @@ def _said(status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
             "at": ago(now, status.refused.at),
             "reload": _shown("`systemctl reload assetsync@SITE`"),
         },
-        "holds": [(_shown(folder), _shown(hold.detail), hold.reason) for folder, hold in sorted(status.holds.items())],
+        "holds": _holds(status, by_itself=True),
+        "wrong_folders": _holds(status, by_itself=False),
         "vanished": vanished_from(status),
         "vanished_last": _vanished(status, now),
         "missing": [_shown(name) for name in status.missing_folders],
@@ -221,6 +222,12 @@ def _said(status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
         "version": live.version,
         "started": ago(now, live.started_at),
     }
+
+
+def _holds(status: SiteStatus, *, by_itself: bool) -> list[tuple[str, str]]:
+    """Return the held folders, and why, whose hold ends by itself, or those that need a person."""
+    held = sorted(status.holds.items())
+    return [(_shown(folder), _shown(hold.detail)) for folder, hold in held if hold.ends_by_itself is by_itself]
 
 
 def _job(job: str, status: SiteStatus, live: Live, now: float) -> dict[str, Any]:

@@ -106,8 +106,8 @@ def _urgency(status: SiteStatus) -> str:
 def _needs(status: SiteStatus) -> Iterator[str]:
     """Yield what needs a person besides blocked files, as parts of a sentence."""
     if status.brakes:
-        causes = "; ".join(dict.fromkeys(cause_of(brake.kind) for brake in status.brakes))
-        yield f"uploads stopped ({causes})"
+        kinds = dict.fromkeys(brake.kind for brake in status.brakes)
+        yield f"uploads stopped ({'; '.join(_stopped_by(status, kind) for kind in kinds)})"
     if status.missing_folders:
         yield not_there(status.missing_folders)
     if status.unreadable is not None:
@@ -118,6 +118,19 @@ def _needs(status: SiteStatus) -> Iterator[str]:
         yield "indexing stopped"
     if status.wrong_address is not None:
         yield "wrong upload address"
+
+
+def _stopped_by(status: SiteStatus, kind: str) -> str:
+    """Return the cause of the brakes of one kind; if files are missing, with their number, and since when.
+
+    The missing files still count as verified.
+    """
+    if kind not in ("emptied", "vanished"):
+        return cause_of(kind)
+    pulled = [brake for brake in status.brakes if brake.kind == kind]
+    # A brake of the whole site counts the files of all folders.
+    amounts = [brake.amount for brake in pulled if brake.subject == "site"] or [brake.amount for brake in pulled]
+    return f"{cause_of(kind)}: {files(sum(amounts))} missing since {hour(pulled[0].pulled_at, status.at)}"
 
 
 def _counts(status: SiteStatus) -> Iterator[str]:
