@@ -26,6 +26,7 @@ from assetsync.status.sentences import (
     percent,
     settled_by,
     step_for,
+    step_of,
     step_of_each,
     steps_of_many,
     unanswered,
@@ -285,7 +286,8 @@ def _took(seconds: float) -> str:
 
 def _blocked(group: BlockedGroup) -> dict[str, Any]:
     """Return a group of blocked files, with what helps."""
-    first, step = group.first[0], step_for(group.reason)
+    first = group.first[0]
+    step = step_of(first) if group.files == 1 else step_for(group.reason)
     if group.files > 1:
         command: str | None = next(steps_of_many(group.folder, group.reason or ""))
         whole = step.startswith("`assetsync retry {path}")

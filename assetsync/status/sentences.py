@@ -16,7 +16,7 @@ from assetsync.ledger.metadata_drift import drift_of
 from assetsync.ledger.reports import BlockedGroup
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import Pause, Run
-from assetsync.model import State
+from assetsync.model import State, Wanted
 from assetsync.status.site_status import Progress, SiteStatus
 from assetsync.text import amount, files, hour, moment, on_the_wall, plural, printable, quoted, span
 
@@ -324,9 +324,16 @@ def step_for(reason: str | None) -> str:
     return _HELP.get(reason or "", f"`{_RETRY}`")
 
 
+def step_of(row: FileRow) -> str:
+    """Return the next step for a blocked file, as `step_for` does; no retry sends an upload by hand."""
+    step = step_for(row.reason)
+    was_refused = row.wanted is Wanted.OUTSIDE and row.assetid is None and "doubt resolve" not in step
+    return _BY_HAND if was_refused else step
+
+
 def next_step(row: FileRow) -> str:
     """Return the next step for a blocked file: a command or an instruction."""
-    step = step_for(row.reason)
+    step = step_of(row)
     return (step.strip("`") if _COMMAND.fullmatch(step) else step).format(path=quoted(row.path))
 
 
@@ -340,7 +347,7 @@ def step_of_each(reason: str | None) -> str:
 
 def is_command(row: FileRow) -> bool:
     """Whether the next step for a blocked file is a single command that can be run unchanged."""
-    step = step_for(row.reason)
+    step = step_of(row)
     return _COMMAND.fullmatch(step) is not None and " ID" not in step
 
 
