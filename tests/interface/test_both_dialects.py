@@ -226,7 +226,14 @@ class TestIndexAndUpload:
         path = site.write("a.mp3")
         said = site.run("upload", "--folder", PHOTOS, "--json", str(path)).only
         (asset,) = site.sandbox.assets()
-        assert said == {"assetid": asset.id, "responsecode": "0", "message": "success", "filetype": "aud"}
+        assert said == {
+            "assetid": asset.id,
+            "responsecode": "0",
+            "message": "success",
+            "filetype": "aud",
+            "comingfrom": None,
+            "renamefilebody": None,
+        }
 
     @pytest.mark.parametrize(
         ("folder", "content", "code", "words"),
