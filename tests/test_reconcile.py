@@ -678,7 +678,7 @@ def make_real(make_world):
     opened: list[Real] = []
 
     def make(*, said: dict | None = None, **settings) -> Real:
-        sandbox = Sandbox(SandboxSettings(folders={"F1": "Photos"}, **settings))
+        sandbox = Sandbox(SandboxSettings(dialect="observed", folders={"F1": "Photos"}, **settings))
         sandbox.start()
         service = {"base_url": sandbox.base_url, "upload_url": sandbox.upload_url, "read_timeout": "2s"}
         upload = {"workers": "4", "doubt_grace": "2s", "lookup_lag": "0s"}

@@ -80,7 +80,7 @@ def test_without_a_path_nothing_is_settled(drifted):
 
 def test_metadata_not_kept_is_listed_and_settled(site):
     """A PDF keeps its own texts; the lists, status and `explain` show that, and settling ends it."""
-    settings = SandboxSettings(api_key=KEY, folders={PHOTOS: "photos"}, pdf_keeps_own=True)
+    settings = SandboxSettings(dialect="observed", api_key=KEY, folders={PHOTOS: "photos"}, pdf_keeps_own=True)
     with Sandbox(settings) as sandbox:
         site.configure(base_url=sandbox.base_url, upload_url=sandbox.upload_url)
         site.write("_folder.yaml", b"description: Of the folder\nkeywords: [harbour]\n")
