@@ -53,7 +53,7 @@ class Intent(NamedTuple):
     """The record of an attempt, committed before its first byte leaves; `md5` is set if the file was read whole before.
 
     `by_hand`: `assetsync upload` sends the file, not the process that holds the ledger. `sent`: the metadata to compare
-    once the asset is read back; none of an upload by hand.
+    once the asset is read back; none of an upload by hand. `fields`: `core.metadata.sent_fields`; None by hand.
     """
 
     file_id: int
@@ -65,6 +65,7 @@ class Intent(NamedTuple):
     meta_digest: str
     by_hand: bool = False
     sent: SentTexts = NOT_COMPARED
+    fields: str | None = None
 
 
 class NameBusy(Exception):
@@ -212,12 +213,12 @@ class Queue:
             try:
                 cursor = conn.execute(
                     "INSERT INTO attempts (file_id, destfolderid, sent_name, folded_name, boundary, size, mtime_ns,"
-                    " inode, md5, meta_digest, start_no, started_at, by_hand, description_digest, keywords_digest)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    " inode, md5, meta_digest, start_no, started_at, by_hand, description_digest, keywords_digest,"
+                    " sent_fields) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
                         intent.file_id, intent.destfolderid, intent.sent_name, intent.sent_name.casefold(),
                         intent.boundary, intent.stat.size, intent.stat.mtime_ns, intent.stat.inode, intent.md5,
-                        intent.meta_digest, self._start_no, now, intent.by_hand, *intent.sent,
+                        intent.meta_digest, self._start_no, now, intent.by_hand, *intent.sent, intent.fields,
                     ),
                 )  # fmt: skip
             except sqlite3.IntegrityError as error:

@@ -125,6 +125,7 @@ _WATCHING = {
 _DRIFTS = {
     "metadata": "Metadata other than in the tree",
     "sidecar": "Sidecar cannot be read",
+    "options": "Options of the upload other than now",
     "elsewhere": "In another folder",
     NOT_AS_SENT: "Not kept by the service",
 }

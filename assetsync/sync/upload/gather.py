@@ -8,7 +8,7 @@ import os
 from typing import NamedTuple
 
 from assetsync.core.mapping import Mappings
-from assetsync.core.metadata import folder_sidecars, own_sidecars, sidecar_for
+from assetsync.core.metadata import folder_sidecars, own_sidecars, sent_fields, sidecar_for
 from assetsync.core.names import sent_name
 from assetsync.core.sent_texts import digests
 from assetsync.core.settled import is_settled
@@ -233,7 +233,9 @@ class Gathering:
         assert self._body is not None, "the body is read before a file is sent"
         name, boundary, metadata = sent_name(row.path.rpartition(b"/")[2]), self._context.token(), sidecars.metadata
         sent = digests(metadata.texts)
-        intent = Intent(row.id, row.destfolderid, name, boundary, row.stat, content.md5, metadata.digest, sent=sent)
+        fields = sent_fields(metadata.fields, metadata.language)
+        place = (row.destfolderid, name, boundary)
+        intent = Intent(row.id, *place, row.stat, content.md5, metadata.digest, sent=sent, fields=fields)
         request = UploadRequest(row.destfolderid, name, boundary, metadata.fields, metadata.language, metadata.options)
         depends_on_kind = metadata.depends_on_kind
         return Ready(row, intent, request, self._body, self._opened(), self._sidecar_changes, depends_on_kind)
