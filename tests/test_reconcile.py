@@ -39,7 +39,7 @@ class Told:
         self.phases.append(name)
 
     def at(self, done: float, bytes_done: int = 0, bytes_hashed: int = 0) -> None:
-        assert done >= 0
+        assert done >= 0, "the progress of a phase"
         self.done = done
 
 

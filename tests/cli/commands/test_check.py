@@ -583,7 +583,7 @@ def test_closed_key_of_the_units_names_the_credential(daemons):
     code, found = check(daemons, f"options.CONFIGURATIONS = options.Path({str(daemons.folder)!r})")
     (error,) = [f for f in found if f["level"] == "error"]
     handed_over = daemons.config.with_suffix(".key")
-    assert code == 2
+    assert code == 2, error
     assert error["fix"].startswith(
         f"remove service.api_key_file, because the unit hands over the key in {handed_over}; or as root: chown nobody "
     )
