@@ -1,7 +1,8 @@
 """Run every check, as CI does: `python -m tests`; arguments go to pytest (`--long` for the long randomized runs).
 
 `python -m tests --quick` is for use after each edit: ruff, mypy, import-linter, and the tests that start no process,
-serve no sandbox and simulate no long time (the rule is in `tests/quick.py`).
+serve no sandbox and simulate no long time (the rule is in `tests/quick.py`). `--changed` runs those of them that the
+packages need that differ from the last commit, or, without a difference, those that it changed (`tests/changed.py`).
 
 Many tests wait for processes, so five run at once, of which two compute (`tests/conftest.py`); `-n 0` runs them one by
 one. A test that does not end is ended, with the place where it was, so that it does not keep silent about all others.
@@ -14,6 +15,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.changed import changed_files, needed_by
+
 ROOT = Path(__file__).parent.parent
 
 _HANGS = "600"
@@ -25,9 +28,13 @@ def tool(name: str) -> str:
 
 
 def pytest_arguments(said: list[str]) -> list[str]:
+    if "--changed" in said:
+        said = ["--quick", *(word for word in said if word != "--changed"), *needed_by(changed_files(ROOT), ROOT)]
     # The long ones take hours.
     ends = [] if "--long" in said else [f"faulthandler_timeout={_HANGS}", "faulthandler_exit_on_timeout=true"]
-    return ["-q", "-n", "5", *(word for end in ends for word in ("-o", end)), *said]
+    # Few of the quick ones wait, and each worker first collects all tests.
+    workers = "3" if "--quick" in said else "5"
+    return ["-q", "-n", workers, *(word for end in ends for word in ("-o", end)), *said]
 
 
 CHECKS = {

@@ -22,7 +22,7 @@ from assetsync.sandbox import Sandbox
 
 from .empty_ledger import copying
 from .process import left_as_it_was
-from .quick import LONG_FOLDERS, is_slow
+from .quick import LONG_PLACES, is_slow
 from .running import Running, alone, daemons, make_sandbox
 from .slices import name_slices
 from .world import ManualClock, World
@@ -154,8 +154,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave the long folders out of `--quick`; None leaves the decision to other hooks."""
-    is_long = collection_path.parent == Path(__file__).parent and collection_path.name in LONG_FOLDERS
+    """Leave the long folders and files out of `--quick`; None leaves the decision to other hooks."""
+    is_long = collection_path.parent == Path(__file__).parent and collection_path.name in LONG_PLACES
     return True if is_long and config.getoption("--quick") else None
 
 

@@ -1,8 +1,8 @@
 """The tests that `--quick` runs, for use after each edit.
 
-It leaves out the folders that run whole installations for long, and every test that starts a process, serves the
-sandbox, or lets a site live through simulated time: itself, in a fixture, or in a function of the tests that either
-calls.
+It leaves out the folders and files that run whole installations for long, and every test that starts a process, serves
+the sandbox, runs a whole site, measures memory, or lets a site live through simulated time: itself, in a fixture, or in
+a function of the tests that either calls.
 """
 
 import inspect
@@ -11,9 +11,14 @@ from types import CodeType, FunctionType, ModuleType
 
 import pytest
 
-LONG_FOLDERS = frozenset({"benchmarks", "browser", "faults", "independent", "soak", "systemd"})
+LONG_PLACES = frozenset({"benchmarks", "browser", "faults", "independent", "soak", "systemd", "test_demo.py"})
 
-_SLOW_NAMES = frozenset({"subprocess", "multiprocessing", "fork", "forkpty", "posix_spawn", "Sandbox", "live"})
+_SLOW_NAMES = frozenset(
+    {
+        *("subprocess", "multiprocessing", "fork", "forkpty", "posix_spawn"),
+        *("Sandbox", "Reconciler", "live", "tracemalloc"),
+    }
+)
 
 
 def is_slow(item: pytest.Function) -> bool:

@@ -155,7 +155,7 @@ def alone(commands: str) -> list[str]:
 
 
 def make_sandbox() -> Sandbox:
-    return Sandbox(SandboxSettings(api_key=KEY, folders={FOLDER: "photos"}))
+    return Sandbox(SandboxSettings(dialect="observed", api_key=KEY, folders={FOLDER: "photos"}))
 
 
 @contextmanager

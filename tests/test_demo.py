@@ -87,7 +87,7 @@ def test_named_folder_keeps_config_and_key(told, capsys):
 
 def test_sidecar_texts_arrive_unchanged(told):
     folder, _ = told
-    settings = SandboxSettings(data_dir=folder / "service")
+    settings = SandboxSettings(dialect="observed", data_dir=folder / "service")
     with Sandbox(settings) as again:
         harbour = next(asset for asset in again.assets() if asset.filename == "harbour.jpg")
     said = harbour.metadata

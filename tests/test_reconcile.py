@@ -39,7 +39,7 @@ class Told:
         self.phases.append(name)
 
     def at(self, done: float, bytes_done: int = 0, bytes_hashed: int = 0) -> None:
-        assert done >= 0
+        assert done >= 0, "the progress of a phase"
         self.done = done
 
 
@@ -679,7 +679,7 @@ def make_real(make_world):
     opened: list[Real] = []
 
     def make(*, said: dict | None = None, **settings) -> Real:
-        sandbox = Sandbox(SandboxSettings(folders={"F1": "Photos"}, **settings))
+        sandbox = Sandbox(SandboxSettings(dialect="observed", folders={"F1": "Photos"}, **settings))
         sandbox.start()
         service = {"base_url": sandbox.base_url, "upload_url": sandbox.upload_url, "read_timeout": "2s"}
         upload = {"workers": "4", "doubt_grace": "2s", "lookup_lag": "0s"}

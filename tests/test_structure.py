@@ -34,6 +34,27 @@ def test_each_module_has_a_test_file():
     assert without == []
 
 
+def test_no_assertion_shows_a_bare_number():
+    """`assert count == 14` fails as `assert 15 == 14`: compare what was counted, or name it after a comma."""
+
+    def is_bare(node: ast.AST) -> bool:
+        if not isinstance(node, ast.Assert) or node.msg is not None or not isinstance(node.test, ast.Compare):
+            return False
+        sides = [node.test.left, *node.test.comparators]
+        return {type(side) for side in sides} == {ast.Name, ast.Constant} and all(
+            type(side.value) is int for side in sides if isinstance(side, ast.Constant)
+        )
+
+    bare = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sorted(TESTS.rglob("*.py"))
+        if re.search(r"assert \w+ [=!<>]=? \d", path.read_text("utf-8"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if is_bare(node)
+    ]
+    assert bare == []
+
+
 def test_docstrings_name_existing_files():
     named = named_modules()
     assert len(named) > 30

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
+from assetsync.cli.daemon_user import acting_as, can_act_as, daemon_user
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
 from assetsync.config.models import Schedule
@@ -24,7 +25,7 @@ from assetsync.core.metadata import (
     is_xmp_name,
     sidecar_for,
 )
-from assetsync.errors import FileUnreadable, RootMissing, SidecarError, TreeError
+from assetsync.errors import FileUnreadable, NotRegular, RootMissing, SidecarError, TreeError
 from assetsync.ledger.file.database import holder_of
 from assetsync.ledger.folders import Hold
 from assetsync.ledger.ledger import Ledger, read_ledger
@@ -36,7 +37,8 @@ from assetsync.sync.brakes import subject_of
 from assetsync.sync.intake.sidecars import Recorded, Sidecars, processed_uploads
 from assetsync.sync.upload.kinds import Kinds
 from assetsync.sync.upload.next_try import Waits, next_try
-from assetsync.text import amount, decoded, moment, printable
+from assetsync.text import amount, decoded, moment, printable, user_name
+from assetsync.tree.safe_open import Tree
 
 _ATTEMPTS = 20
 _OF_A_MAPPING = ("destfolderid", "takeover")
@@ -182,16 +184,27 @@ def read_path_state(config: SiteConfig, path: bytes) -> PathState:
 
 
 def _on_disk(config: SiteConfig, path: bytes) -> Disk:
+    """Return what the tree has at a path; if this is root, what the daemon's user can read of it."""
     if path.startswith(b"/"):
         return Disk("outside", _ON_DISK["outside"])
-    tree = make_tree(config)
+    daemon = daemon_user(config)
+    if daemon is None or not can_act_as(daemon):
+        return _look(make_tree(config), path)
+    with acting_as(daemon):
+        found = _look(make_tree(config), path)
+    whose = f" (the daemon runs as {user_name(daemon.uid)})" if found.kind == "unreadable" else ""
+    return found._replace(detail=found.detail + whose)
+
+
+def _look(tree: Tree, path: bytes) -> Disk:
     try:
         found = tree.lstat(path)
         if found is not None:
+            tree.open(path).close()
             mtime = found.mtime_ns / 1e9
             return Disk("file", f"{amount(found.size)}, written {moment(mtime)}", found.size, mtime)
         mode = tree.look(path).st_mode
-    except (FileUnreadable, RootMissing) as error:
+    except (FileUnreadable, NotRegular, RootMissing) as error:
         return Disk("unreadable", printable(str(error)))
     except OSError:
         return Disk("absent", _ON_DISK["absent"])

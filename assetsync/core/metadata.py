@@ -335,6 +335,14 @@ def check_skip_event(metadata: Metadata, allowed: UploadOptions, path: str) -> N
         raise SidecarError(printable(path), problem, hint=hint)
 
 
+def sent_fields(fields: Sequence[tuple[str, str]], language: str) -> str:
+    """Return the names of fields, with commas, after a short digest of them and their language; "" without fields."""
+    if not fields:
+        return ""
+    known = hashlib.sha256(json.dumps([sorted(fields), language]).encode()).hexdigest()[:16]
+    return f"{known} {','.join(name for name, _value in fields)}"
+
+
 def digest(fields: Sequence[tuple[str, str]], options: UploadOptions, language: str = DEFAULT_LANGUAGE) -> str:
     """Return a digest (SHA-256, hex) of all that shapes an asset except its bytes: if it differs later, there is drift.
 

@@ -72,6 +72,7 @@ class Stage:
         self._key = secrets.token_hex(16)
         self._sandbox = Sandbox(
             SandboxSettings(
+                dialect="observed",
                 api_key=self._key,
                 folders={_PHOTOS: "photos", _DOCUMENTS: "documents"},
                 data_dir=self.folder / "service",

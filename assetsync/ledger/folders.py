@@ -50,6 +50,11 @@ class Hold(NamedTuple):
     since: float | None
     until: float
 
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether the hold blocks no file and ends without an operator."""
+        return self.reason in (UNLISTED, ASKED_TO_WAIT)
+
 
 def hold_folder(conn: sqlite3.Connection, destfolderid: str, hold: Hold) -> None:
     """Hold a whole destination folder, because the cause is not in its files; a hold that goes on keeps its `since`."""

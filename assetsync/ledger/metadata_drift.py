@@ -29,6 +29,10 @@ UNREADABLE = "its metadata can no longer be read, fix the sidecar: "
 """The drift of a file with an unusable sidecar; the error is appended."""
 
 _MOST_PROCESSED = 1000
+OPTIONS = (
+    "the options of its upload (zip_extract, skip_event, upl_template) are others now: only a new upload takes them"
+)
+"""The drift of a file that was sent with other options; its metadata is as it was sent."""
 
 _READ_BY = ("path", "destfolderid", "asset_folder", "agreed_folder", "filetype", "meta_digest")
 """The columns that the drift of a version depends on, besides its sidecars."""
@@ -82,11 +86,16 @@ def adopted_difference_of(row: FileRow) -> str | None:
 
 
 def reason_of(row: FileRow) -> str:
-    """Return a word for the drift: `sidecar` (unusable), `metadata`, `elsewhere` (its folder), or `not_as_sent`."""
+    """Return a word for the drift.
+
+    It is `sidecar` (unusable), `metadata`, `options` (of the upload), `elsewhere` (its folder), or `not_as_sent`.
+    """
     if row.drift is None or row.drift in NOT_REPORTED:
         return NOT_AS_SENT
     if (row.drift or "").startswith(UNREADABLE):
         return "sidecar"
+    if row.drift.startswith(OPTIONS):
+        return "options"
     return "metadata" if row.metadata_differs else "elsewhere"
 
 
@@ -182,6 +191,12 @@ class MetadataDrift:
             f" = (?, ?, ?, ?)) AND EXISTS (SELECT 1 FROM files WHERE id = ? AND NOT {SENT_WITH_XMP})"
         )
         return bool(self._store.value(sql, xmp, *stat, row.id))
+
+    def sent_fields(self, row: FileRow) -> str | None:
+        """Return `core.metadata.sent_fields` of the newest upload of a version; None if that is unknown."""
+        sql = "SELECT sent_fields FROM attempts WHERE file_id = ? ORDER BY id DESC LIMIT 1"
+        found: str | None = self._store.value(sql, row.id) if row.uploaded_at is not None else None
+        return found
 
     def drifted(self, path: bytes = b"") -> Iterator[FileRow]:
         """Yield the files with drift: at a path, or below it; all files if it is empty."""

@@ -65,6 +65,7 @@ class Intent(NamedTuple):
 
     `by_hand`: `assetsync upload` sends the file, not the process that holds the ledger. `sent`: the metadata to compare
     once the asset is read back; none of an upload by hand. `left_out`: what was left out of the metadata, in words.
+    `fields`: `core.metadata.sent_fields`; None by hand.
     """
 
     file_id: int
@@ -77,6 +78,7 @@ class Intent(NamedTuple):
     by_hand: bool = False
     sent: SentTexts = NOT_COMPARED
     left_out: str | None = None
+    fields: str | None = None
 
 
 class NameBusy(Exception):
@@ -228,12 +230,12 @@ class Queue:
                 cursor = conn.execute(
                     "INSERT INTO attempts (file_id, destfolderid, sent_name, folded_name, boundary, size, mtime_ns,"
                     " inode, md5, meta_digest, start_no, started_at, by_hand, description_digest, keywords_digest,"
-                    " left_out) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    " left_out, sent_fields) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
                         intent.file_id, intent.destfolderid, intent.sent_name, intent.sent_name.casefold(),
                         intent.boundary, intent.stat.size, intent.stat.mtime_ns, intent.stat.inode, intent.md5,
                         intent.meta_digest, self._start_no, now, intent.by_hand, *intent.sent,
-                        intent.left_out,
+                        intent.left_out, intent.fields,
                     ),
                 )  # fmt: skip
             except sqlite3.IntegrityError as error:

@@ -20,6 +20,7 @@ from assetsync.model import State
 from assetsync.reconcile.report import Report, report_of
 from assetsync.sync.intake.intake import ScanResult
 from assetsync.sync.readback.verifier import BATCH
+from assetsync.sync.requests.decisions import Adopt
 from assetsync.sync.requests.take import take_requests
 from assetsync.sync.upload.queue import Step
 
@@ -78,9 +79,7 @@ class Reconciler:
         self._progress.phase("scan", self._ledger.versions.size() or None)
         self._result = self._scan()
         if self._adopt and not self._stopped():
-            self._site.preparer.dedupe.adopt_resembling = True
-            self._ledger.queue.retry_blocked("resembles", self._clock.now())
-            self._site.folder_listing.list_anew()
+            Adopt().carry_out(self._ledger, self._site.context.service, self._clock)
         # Audit before uploading: an audit that misses too much pulls a brake, which must stop these uploads.
         self._audit()
         with self._uploading():

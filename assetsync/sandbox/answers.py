@@ -90,13 +90,11 @@ def _wddx_value(value: Value) -> str:
 def record_set(columns: Sequence[str], rows: Rows, given: Mapping[str, str], *, documented: bool) -> Iterator[str]:
     """Return the pieces of a record set in the format of the output switches (interface section 4.1).
 
-    The names of the switches begin with two underscores if observed, with any number if documented.
+    The names of the switches begin with two underscores if observed, and only that of WDDX if documented.
     """
-    if documented:
-        given = {name.lstrip("_"): value for name, value in given.items()}
     mark = "" if documented else "__"
     form = given.get(f"{mark}bdreturnformat", "").lower()
-    if form == "wddx":
+    if given.get("__bdreturnformat", "").lower() == "wddx":
         return wddx(columns, rows)
     write = by_columns if given.get(f"{mark}bdqueryformat", "").lower() == "column" else by_rows
     pieces = write(columns, rows, documented=documented)

@@ -49,6 +49,8 @@ _LONGEST_AT_ONCE: Final = 256 * 1024  # a longer file is stored in a thread
 # Suffixes of host names that no one can own on the web: no owner can point such a name to this machine.
 _PRIVATE: Final = ("localhost", "local", "internal", "test", "home.arpa")
 _REQUIRED: Final = {"searchassets": ("api_key", "searchfor"), "searchindex": ("api_key",)}
+# The parameters of an upload that the interface takes from the URL (section 4.3).
+_IN_URL: Final = ("fa", "destfolderid", "zip_extract", "sessiontoken")
 
 
 class Service:
@@ -102,7 +104,7 @@ class Service:
             if not self._settings.documented and not is_plain(content_type):
                 return html_answer(answers.WOULD_HANG)
             form = read_form(spool, content_type)
-            given = in_url | form.fields
+            given = self._parameters(in_url, form.fields)
             if len(form.content) > _LONGEST_AT_ONCE or is_archive(form.sent_name or ""):
                 result = await asyncio.to_thread(self._uploads.accept, given, form, length, active)
             else:
@@ -120,6 +122,20 @@ class Service:
             return await self._disturbed(active, work)
         finally:
             spool.unlink(missing_ok=True)
+
+    def _parameters(self, in_url: Mapping[str, str], fields: Mapping[str, str]) -> dict[str, str]:
+        """Return the parameters of an upload; if documented, each only from its place (interface sections 4.3 and 5).
+
+        Metadata is written only with `metadata`.
+        """
+        if not self._settings.documented:
+            return {**in_url, **fields}
+        writes = fields.get("metadata") == "1"
+        return {name: in_url[name] for name in _IN_URL if name in in_url} | {
+            name: value
+            for name, value in fields.items()
+            if name != "sessiontoken" and (writes or not name.startswith("meta_"))
+        }
 
     async def _spool(self, request: Request, spool: Path) -> int:
         """Write the body to a file; return the larger of the announced and the received number of bytes.
@@ -168,7 +184,10 @@ class Service:
             return self._json(answers.NO_METHOD, 500)
         if method not in _REQUIRED:
             return self._json(answers.INVALID_REQUEST)
-        missing = next((name for name in _REQUIRED[method] if name not in given), None)
+        # A live installation takes a call without ids (observed).
+        needs_ids = method == "searchindex" and self._settings.documented
+        required = (*_REQUIRED[method], *["assetid"] * needs_ids)
+        missing = next((name for name in required if name not in given), None)
         if missing:
             text = f"Value not provided for required argument {missing.upper()} of function {given['method']}()"
             return self._json(answers.runtime_error(text, "errorCode.runtimeError"))

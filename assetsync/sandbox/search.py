@@ -37,6 +37,7 @@ DOCUMENTED_COLUMNS: Final = (
     "date_change",
 )  # fmt: skip
 
+_NUMBERS: Final = ("width", "height")
 _KINDS: Final = ("img", "vid", "aud", "doc")
 _DOCTYPES: Final = {"pdf": ("pdf",), "xls": ("xls", "xlsx"), "doc": ("doc", "docx")}
 _ORDER: Final = {
@@ -76,7 +77,8 @@ def search(
     now = store.now
     show = given.get("show", "all").lower()
     kinds = _KINDS if show in ("all", "") or (dbdirect and documented) else (show,)
-    limits = _by_database(given, documented=documented) if dbdirect else _by_index(given, now)
+    unprocessed = documented and given.get("available") == "0"
+    limits = _by_database(given, documented=documented) if dbdirect else _by_index(given, now, all_states=unprocessed)
     where = all_of([Condition("visible_at <= ?", (now,)), one_of("kind", kinds), *limits])
     folders = tuple(part.strip() for part in given.get("folderid", "").split(",") if part.strip())
     if folders:
@@ -90,7 +92,7 @@ def search(
     if FaultKind.NO_RIGHT in active:
         where = NOTHING
     if documented:
-        processed = "processed_at > ?" if given.get("available") == "0" else "processed_at <= ?"
+        processed = "processed_at > ?" if unprocessed else "processed_at <= ?"
         where = all_of([where, Condition(processed, (now,))])
     order = f"ORDER BY {_order(given, active if dbdirect else {})}"
     # With dbdirect and show=all the totals are 0, however many rows there are (observed).
@@ -105,11 +107,14 @@ def search(
     total = sum(counts.values())
     repeated: dict[str, Value] = {"totalassetscount": total, "rowtotal": total, "calledwith": given["searchfor"]}
     question = Question(repeated | {"responsecode": 0}, {} if dbdirect else counts, origin, now, settings)
-    if dbdirect:
+    if dbdirect and not documented:
         # dbdirect ignores startrow and maxrows (observed).
         assets = _faulty(store.select(where, order), given, active)
     elif documented:
-        assets = _page(store.select(where, order), given, settings)
+        # The habits of some releases concern the index alone.
+        assets = _page(
+            store.select(where, order), given, SandboxSettings(dialect="documented") if dbdirect else settings
+        )
     else:
         # maxrows applies to each kind: 25 may return 100 rows with show=all (observed).
         of_kinds = (store.select(all_of([where, one_of("kind", (kind,))]), order) for kind in kinds)
@@ -117,8 +122,13 @@ def search(
     renditions = settings.renditions and given.get("showrenditions", "true").lower() not in ("false", "0", "no")
     left_out = "folder_id" if FaultKind.FOLDER_MISSING in active else ""
     columns = tuple(c for c in (DOCUMENTED_COLUMNS if documented else OBSERVED_COLUMNS) if c != left_out)
+    # Each documented column is a text or a number, which may be empty.
+    empty = {column: 0 if column in _NUMBERS else "" for column in columns} if documented else {}
     shown = (_with_faults(values, active) for values in _rows(assets, question, renditions=renditions))
-    return columns, ([values.get(column) for column in columns] for values in shown)
+    return columns, (
+        [empty.get(column) if (value := values.get(column)) is None else value for column in columns]
+        for values in shown
+    )
 
 
 def _in_folders(store: Store, folders: tuple[str, ...], active: Active) -> Condition:
@@ -169,14 +179,14 @@ def _rows(assets: Iterator[sqlite3.Row], question: Question, *, renditions: bool
 
 
 def _page(assets: Iterator[sqlite3.Row], given: Mapping[str, str], settings: SandboxSettings) -> Iterator[sqlite3.Row]:
-    """Yield the rows that startrow and maxrows select; maxrows 0 selects all (observed)."""
+    """Yield the rows that startrow and maxrows select; maxrows 0 selects all (observed), or none if documented."""
     if settings.twice:
         assets = (asset for asset in assets for _ in range(2))
     rows = _number(given.get("maxrows", ""), 25)
     before = max(_number(given.get("startrow", ""), 1), 1) - 1
     if settings.startrow == "page":
         before *= rows
-    return islice(assets, before, before + rows if rows else None)
+    return islice(assets, before, before + rows if rows or settings.documented else None)
 
 
 def _number(text: str, default: int) -> int:
@@ -193,9 +203,12 @@ def _day(text: str) -> datetime | None:
         return None
 
 
-def _by_index(given: Mapping[str, str], now: float) -> list[Condition]:
-    """Return the conditions of a search through the index; a syntax error or an invalid date matches nothing."""
-    limits = [Condition("indexed_at <= ? AND processed_at <= ?", (now, now))]
+def _by_index(given: Mapping[str, str], now: float, *, all_states: bool) -> list[Condition]:
+    """Return the conditions of a search through the index; a syntax error or an invalid date matches nothing.
+
+    With `all_states`, also assets that are not processed yet, which an installation does not index (observed).
+    """
+    limits = [] if all_states else [Condition("indexed_at <= ? AND processed_at <= ?", (now, now))]
     try:
         limits.append(condition(given["searchfor"]))
     except QuerySyntaxError:

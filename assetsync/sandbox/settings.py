@@ -27,7 +27,8 @@ class SandboxSettings:
     identifier is accepted, too. `port` 0 takes a free port. Without `data_dir` the data is removed when the sandbox
     stops.
 
-    `dialect` is `observed` (the answers of a live installation) or `documented` (the interface to the letter).
+    `dialect` is `observed` (the answers of a live installation) or `documented` (the interface to the letter). Every
+    caller names it.
     `index_mode` selects the effect of searchIndex: `adds` puts the given assets into the index, `noop` does nothing,
     `wipes` empties the whole index and then adds them. With `self_index` the installation also indexes each asset by
     itself after processing it. In both cases a search through the index shows an asset `index_delay` later, and never
@@ -63,13 +64,13 @@ class SandboxSettings:
     Raise ValueError for any other value.
     """
 
+    dialect: Dialect
     api_key: str = field(default="sandbox-key", repr=False)
     folders: Mapping[str, str] = field(default_factory=dict)
     auto_folders: bool = False
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 0
     data_dir: Path | None = None
-    dialect: Dialect = "observed"
     index_mode: IndexMode = "noop"
     startrow: StartRow = "row"
     strays: Strays = "missing"

@@ -202,6 +202,9 @@ class Uploads:
 
     def _file_refusal(self, given: Mapping[str, str], name: str, form: Form) -> Result | None:
         folder = given.get("destfolderid")
+        language = given.get("meta_lang_id_r", "")
+        if self._settings.documented and given.get("metadata") == "1" and not language.isdecimal():
+            return Result(f"{_MISSING} arguments.thestruct.meta_lang_id_r doesn't exist.")
         if folder is None:
             return Result(f"{_MISSING} arguments.thestruct.destfolderid doesn't exist.")
         if not self._store.has_folder(folder):

@@ -120,12 +120,12 @@ class HttpService:
         with ExitStack() as stack:
             yield self._either(lambda verb: stack.enter_context(self._open_search(call, verb, folder_ids)))
 
-    def search_raw(self, request: SearchRequest, wire: Wire) -> RawAnswer:
+    def search_raw(self, request: SearchRequest, wire: Wire, callback: str = "cb") -> RawAnswer:
         """Return the unparsed answer to one search in an output format of section 4.1, at most RAW_LIMIT bytes.
 
         The key is redacted in it. Raises the errors of `search`, but does not look for an error in the answer.
         """
-        with self._call(search_call(request, wire), self._verb) as response:
+        with self._call(search_call(request, wire, callback), self._verb) as response:
             body = b"".join(_chunks(response, self._patience, RAW_LIMIT))
             return RawAnswer(response.headers.get("content-type", ""), self._redaction.body(body))
 

@@ -176,17 +176,17 @@ def _check_text(name: str, value: str) -> None:
 def _check_together(request: SearchRequest) -> None:
     """Raise UsageError if parameters exclude each other or one lacks another."""
     if request.doctype and request.show != "doc":
-        raise _wrong("doctype", "is given without show=doc", "it filters documents only")
+        raise _wrong("doctype", "is given without --show doc", "it filters documents only")
     if request.dbdirect:
         for name, value in (("show", request.show), ("doctype", request.doctype)):
             if value is not None:
-                raise _wrong(name, "is given with dbdirect=true", "leave one of them out")
+                raise _wrong(name, "is given with --dbdirect", "leave one of them out")
     for stem in ("datecreate", "datechange"):
         given = {
             end: value for end in ("param", "start", "stop") if (value := getattr(request, stem + end)) is not None
         }
         if given and not request.dbdirect:
-            raise _wrong(stem + next(iter(given)), "is given without dbdirect=true", "it works with the database only")
+            raise _wrong(stem + next(iter(given)), "is given without --dbdirect", "it works with the database only")
         if given:
             _check_comparison(stem, given)
 
@@ -196,13 +196,13 @@ def _check_comparison(stem: str, given: Mapping[str, str]) -> None:
     if operator is None:
         raise _wrong(f"{stem}param", "is missing", "say how to compare the date")
     if "start" not in given:
-        raise _wrong(f"{stem}start", "is missing", f"{stem}param compares with it")
+        raise _wrong(f"{stem}start", "is missing", f"--{stem}param compares with it")
     if operator == "between" and "stop" not in given:
         raise _wrong(f"{stem}stop", "is missing", "between needs both ends")
     if operator != "between" and "stop" in given:
-        raise _wrong(f"{stem}stop", f"is given with {stem}param {operator}", "it is used with between only")
+        raise _wrong(f"{stem}stop", f"is given with --{stem}param {operator}", "it is used with between only")
     if "stop" in given and given["stop"] < given["start"]:
-        raise _wrong(f"{stem}stop", f"lies before {stem}start", "give the earlier one as start")
+        raise _wrong(f"{stem}stop", f"lies before --{stem}start", "give the earlier one as start")
 
 
 def _check_date(name: str, value: str, written: str, *forms: str) -> None:
@@ -215,11 +215,14 @@ def _check_date(name: str, value: str, written: str, *forms: str) -> None:
 
 
 def _wrong(name: str, problem: str, hint: str) -> UsageError:
-    return UsageError(f"{name} {problem}", hint=hint)
+    """Return the error about a parameter; it has the name of its option, because only operators give wrong ones."""
+    return UsageError(f"{'TERM' if name == 'searchfor' else f'--{name}'} {problem}", hint=hint)
 
 
 Wire = Literal["row", "column", "jsonp", "wddx"]
 """The output formats of section 4.1."""
+
+_CALLBACK = re.compile(r"[A-Za-z_$][A-Za-z0-9_$.]{0,63}")
 
 SEARCH_PATH = "/global/api2/search.cfc"
 
@@ -227,7 +230,7 @@ SEARCH_PATH = "/global/api2/search.cfc"
 _SWITCHES: dict[Wire, tuple[tuple[str, str], ...]] = {
     "row": (),
     "column": (("BDQUERYFORMAT", "column"), ("__BDQUERYFORMAT", "column")),
-    "jsonp": (("BDRETURNFORMAT", "jsonp"), ("__BDRETURNFORMAT", "jsonp"), ("callback", "cb")),
+    "jsonp": (("BDRETURNFORMAT", "jsonp"), ("__BDRETURNFORMAT", "jsonp")),
     "wddx": (("__BDRETURNFORMAT", "wddx"),),
 }
 
@@ -252,6 +255,10 @@ class Call:
         return [*self.fields, ("api_key", api_key)]
 
 
-def search_call(request: SearchRequest, wire: Wire = "row") -> Call:
-    """Return the call of one search; raises UsageError that names the wrong parameter."""
-    return Call((("method", "searchassets"), *_SWITCHES[wire]), tuple(form_of(request)), request.patience)
+def search_call(request: SearchRequest, wire: Wire = "row", callback: str = "cb") -> Call:
+    """Return the call of one search; `callback` is the function of JSONP. Raise UsageError for a wrong parameter."""
+    if not _CALLBACK.fullmatch(callback):
+        raise _wrong("callback", f"is {callback[:40]!r}", "it is the name of a function of JavaScript")
+    function = (("callback", callback),) if wire == "jsonp" else ()
+    query = (("method", "searchassets"), *_SWITCHES[wire], *function)
+    return Call(query, tuple(form_of(request)), request.patience)

@@ -71,7 +71,7 @@ class FilePage:
 
     def _version(self, row: FileRow, holds: dict[str, Hold], now: float) -> dict[str, Any]:
         due = self._next_try(row)
-        is_blocked = row.state is State.BLOCKED and row.wanted is Wanted.YES
+        is_blocked = row.state is State.BLOCKED and row.wanted in (Wanted.YES, Wanted.OUTSIDE)
         error = error_of(row, holds)
         differences = filter(None, (drift_of(row), adopted_difference_of(row)))
         return {

@@ -27,6 +27,7 @@ from assetsync.status.sentences import (
     percent,
     settled_by,
     step_for,
+    step_of,
     step_of_each,
     steps_of_many,
     unanswered,
@@ -125,6 +126,7 @@ _WATCHING = {
 _DRIFTS = {
     "metadata": "Metadata other than in the tree",
     "sidecar": "Sidecar cannot be read",
+    "options": "Options of the upload other than now",
     "elsewhere": "In another folder",
     NOT_AS_SENT: "Not kept by the service",
 }
@@ -187,7 +189,8 @@ def _said(status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
             "reload": _shown("`systemctl reload assetsync@SITE`"),
         },
         "log_unread": None if (behind := log_unread(status)) is None else _shown(behind),
-        "holds": [(_shown(folder), _shown(hold.detail), hold.reason) for folder, hold in sorted(status.holds.items())],
+        "holds": _holds(status, by_itself=True),
+        "wrong_folders": _holds(status, by_itself=False),
         "vanished": vanished_from(status),
         "vanished_last": _vanished(status, now),
         "missing": [_shown(name) for name in status.missing_folders],
@@ -223,6 +226,12 @@ def _said(status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
         "version": live.version,
         "started": ago(now, live.started_at),
     }
+
+
+def _holds(status: SiteStatus, *, by_itself: bool) -> list[tuple[str, str]]:
+    """Return the held folders, and why, whose hold ends by itself, or those that need a person."""
+    held = sorted(status.holds.items())
+    return [(_shown(folder), _shown(hold.detail)) for folder, hold in held if hold.ends_by_itself is by_itself]
 
 
 def _job(job: str, status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
@@ -280,7 +289,8 @@ def _took(seconds: float) -> str:
 
 def _blocked(group: BlockedGroup) -> dict[str, Any]:
     """Return a group of blocked files, with what helps."""
-    first, step = group.first[0], step_for(group.reason)
+    first = group.first[0]
+    step = step_of(first) if group.files == 1 else step_for(group.reason)
     if group.files > 1:
         command: str | None = next(steps_of_many(group.folder, group.reason or ""))
         whole = step.startswith("`assetsync retry {path}")

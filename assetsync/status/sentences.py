@@ -16,7 +16,7 @@ from assetsync.ledger.metadata_drift import drift_of
 from assetsync.ledger.reports import BlockedGroup
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import DAEMON, Pause, Run
-from assetsync.model import State
+from assetsync.model import State, Wanted
 from assetsync.status.site_status import Progress, SiteStatus
 from assetsync.text import amount, files, hour, moment, on_the_wall, plural, printable, quoted, span
 
@@ -115,8 +115,8 @@ def _needs(status: SiteStatus) -> Iterator[str]:
         said = "not running since" if _is_of_daemon(status) else "no pass since"
         yield f"{said} {hour(status.not_running_since, status.at)}"
     if status.brakes:
-        causes = "; ".join(dict.fromkeys(cause_of(brake.kind) for brake in status.brakes))
-        yield f"uploads stopped ({causes})"
+        kinds = dict.fromkeys(brake.kind for brake in status.brakes)
+        yield f"uploads stopped ({'; '.join(_stopped_by(status, kind) for kind in kinds)})"
     if status.missing_folders:
         yield not_there(status.missing_folders)
     if status.unreadable is not None:
@@ -127,6 +127,19 @@ def _needs(status: SiteStatus) -> Iterator[str]:
         yield "indexing stopped"
     if status.wrong_address is not None:
         yield "wrong upload address"
+
+
+def _stopped_by(status: SiteStatus, kind: str) -> str:
+    """Return the cause of the brakes of one kind; if files are missing, with their number, and since when.
+
+    The missing files still count as verified.
+    """
+    if kind not in ("emptied", "vanished"):
+        return cause_of(kind)
+    pulled = [brake for brake in status.brakes if brake.kind == kind]
+    # A brake of the whole site counts the files of all folders.
+    amounts = [brake.amount for brake in pulled if brake.subject == "site"] or [brake.amount for brake in pulled]
+    return f"{cause_of(kind)}: {files(sum(amounts))} missing since {hour(pulled[0].pulled_at, status.at)}"
 
 
 def _counts(status: SiteStatus) -> Iterator[str]:
@@ -354,9 +367,16 @@ def step_for(reason: str | None) -> str:
     return _HELP.get(reason or "", f"`{_RETRY}`")
 
 
+def step_of(row: FileRow) -> str:
+    """Return the next step for a blocked file, as `step_for` does; no retry sends an upload by hand."""
+    step = step_for(row.reason)
+    was_refused = row.wanted is Wanted.OUTSIDE and row.assetid is None and "doubt resolve" not in step
+    return _BY_HAND if was_refused else step
+
+
 def next_step(row: FileRow) -> str:
     """Return the next step for a blocked file: a command or an instruction."""
-    step = step_for(row.reason)
+    step = step_of(row)
     return (step.strip("`") if _COMMAND.fullmatch(step) else step).format(path=quoted(row.path))
 
 
@@ -370,7 +390,7 @@ def step_of_each(reason: str | None) -> str:
 
 def is_command(row: FileRow) -> bool:
     """Whether the next step for a blocked file is a single command that can be run unchanged."""
-    step = step_for(row.reason)
+    step = step_of(row)
     return _COMMAND.fullmatch(step) is not None and " ID" not in step
 
 

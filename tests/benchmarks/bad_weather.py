@@ -71,7 +71,18 @@ class _Service:
 
 @contextmanager
 def _service(data: Path) -> Iterator[_Service]:
-    argv = [PROGRAM, "sandbox", "--json", "--listen", "127.0.0.1:0", "--auto-folders", "--dir", str(data)]
+    argv = [
+        PROGRAM,
+        "sandbox",
+        "--dialect",
+        "observed",
+        "--json",
+        "--listen",
+        "127.0.0.1:0",
+        "--auto-folders",
+        "--dir",
+        str(data),
+    ]
     process = subprocess.Popen([*argv, "--key", KEY["ASSETSYNC_API_KEY"]], stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None

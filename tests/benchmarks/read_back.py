@@ -43,7 +43,7 @@ def contact(config: str) -> dict[str, float]:
     """List the folder as a start does before its first POST when it cannot confirm the last clean stop."""
 
     def ensure(site) -> int:
-        site.folder_listing.list_anew()
+        site.context.ledger.folder_listings.again(FOLDER)
         site.folder_listing.ensure(FOLDER)
         return site.context.ledger.versions.size()
 

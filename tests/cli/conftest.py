@@ -166,7 +166,7 @@ class Holder:
 @pytest.fixture
 def sandbox() -> Iterator[Sandbox]:
     folders = {PHOTOS: "photos", PAPERS: "papers"}
-    with Sandbox(SandboxSettings(api_key=KEY, folders=folders)) as running:
+    with Sandbox(SandboxSettings(dialect="observed", api_key=KEY, folders=folders)) as running:
         yield running
 
 
@@ -184,7 +184,7 @@ def make_site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Ca
 
         def make(**settings: object) -> Site:
             given = {"api_key": KEY, "folders": {PHOTOS: "photos", PAPERS: "papers"}} | settings
-            running = open_ones.enter_context(Sandbox(SandboxSettings(**given)))
+            running = open_ones.enter_context(Sandbox(SandboxSettings(**{"dialect": "observed"} | given)))
             made = Site(tmp_path / f"site-{running.port}", running, capsys)
             open_ones.callback(made.end)
             return made

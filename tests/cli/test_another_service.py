@@ -13,7 +13,7 @@ def moved(site: Site):
     site.write("one.jpg", b"one")
     assert site.run("reconcile").code == 0
     site.write("two.jpg", b"two")
-    with Sandbox(SandboxSettings(api_key=KEY, folders={PHOTOS: "photos"})) as other:
+    with Sandbox(SandboxSettings(dialect="observed", api_key=KEY, folders={PHOTOS: "photos"})) as other:
         site.configure(base_url=other.base_url, upload_url=other.upload_url)
         yield site, other
 

@@ -54,7 +54,7 @@ def test_only_configuration_of_the_server_is_read(server, site):
     blocked(site)
     installed(server, site)
     code, out, _ = server("status")
-    assert code == 0
+    assert code == 0, out
     assert "1 needs you." in out
     # It runs as printed, too, once there is a second configuration.
     assert out.endswith("no process sends for this site now: assetsync run --site hq\n")
@@ -106,7 +106,7 @@ def test_site_names_its_configuration(server, site):
     code, out, _ = server("doubt", "list", "--site", "hq")
     assert (code, out) == (0, "nothing is in doubt\n")
     code, _, err = server("status")
-    assert code == 2
+    assert code == 2, err
     assert "--site NAME" in err
     assert "has hq, lab" in err
 
@@ -121,7 +121,7 @@ def test_variable_names_the_configuration(server, site, monkeypatch):
 def test_contradictory_names_are_refused(server, site, given):
     installed(server, site)
     code, _, err = server("status", *given)
-    assert code == 2
+    assert code == 2, err
     assert "--site" in err
 
 
@@ -139,13 +139,13 @@ def test_shown_commands_run_as_printed(server, site, by_site):
         installed(server, site, name)
     given = ["--site", "hq"] if by_site else ["--config", str(site.config)]
     code, out, _ = server("status", *given)
-    assert code == 0
+    assert code == 0, out
     listing = next(line for line in out.splitlines() if "assetsync files" in line).partition("assetsync ")[2]
     words = shlex.split(listing)
     expected = "--site hq" if by_site else f"--config {site.config}"
     assert " ".join(words[1:3]) == expected
     code, out, _ = server(*words)
-    assert code == 0
+    assert code == 0, out
     assert out.count("empty_file") + out.count("empty") >= 7
 
 

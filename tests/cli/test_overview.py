@@ -74,7 +74,7 @@ def mixed(server, site):
 
 def test_worst_site_is_first(mixed):
     code, out, _ = mixed("--all")
-    assert code == 0
+    assert code == 0, out
     assert first_words(out) == ["new", "odd", "worse", "calm"]
     lines = out.splitlines()
     assert "never started: there is no ledger at " in lines[0]
@@ -88,7 +88,7 @@ def test_json_has_a_line_for_each_site(mixed):
     rows = [json.loads(line) for line in out.splitlines()]
     for row in rows:
         assert list(Draft202012Validator(schema("status-all")).iter_errors(row)) == []
-    assert code == 0
+    assert code == 0, out
     assert [(row["site"], row["needs_you"], row["in_sync"]) for row in rows] == [
         ("new", None, None),
         ("odd", None, None),
@@ -136,7 +136,7 @@ def test_brief_asks_for_a_person_after_an_old_scan(server, site):
         scan = ledger.runs.last_scan()
         ledger.runs.scanned(scan._replace(at=scan.at - 3 * 86400 - 60), 0.1)
     code, out, _ = server("--brief")
-    assert code == 1
+    assert code == 1, out
     assert out.endswith("; no scan for 3 d\n")
     assert first_words(server("--all")[1]) == ["calm"]
     assert json.loads(server("--all", "--json")[1])["needs_you"] is True

@@ -26,4 +26,4 @@ def test_wait_doubles_to_limit_with_jitter(failures, least, most):
 def test_limit_and_first_wait_can_be_set():
     assert delay(1, 0.0, first=4) == 2
     assert delay(50, 0.0, longest=60) == 30
-    assert LONGEST == 900
+    assert LONGEST == 900, "the longest pause, in seconds"

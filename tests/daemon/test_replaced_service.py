@@ -24,7 +24,7 @@ class Installations:
         data = self._folder / name
         data.mkdir(exist_ok=True)
         settings = SandboxSettings(
-            api_key=KEY, folders={FOLDER: "photos"}, port=self._port, data_dir=data, self_index=True
+            dialect="observed", api_key=KEY, folders={FOLDER: "photos"}, port=self._port, data_dir=data, self_index=True
         )
         self.sandbox = self._running.enter_context(Sandbox(settings))
         return self.sandbox

@@ -47,7 +47,9 @@ def test_interval_fires_and_off_never_does():
 
 def test_index_wipe_ends_further_index_calls(tmp_path):
     """A call empties the index: no other call follows, and files count as verified without it."""
-    settings = SandboxSettings(api_key=KEY, folders={FOLDER: "photos"}, index_mode="adds", self_index=False)
+    settings = SandboxSettings(
+        dialect="observed", api_key=KEY, folders={FOLDER: "photos"}, index_mode="adds", self_index=False
+    )
     with Sandbox(settings) as sandbox:
         running = Running(tmp_path, sandbox).start()
         try:

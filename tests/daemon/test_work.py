@@ -118,7 +118,7 @@ def test_blocked_file_is_not_retried_each_minute(make_world, clock):
         world.send()
         assert world.row("a.jpg").state == "blocked"
         clock.advance(60)
-    assert 5 <= tried <= 10
+    assert 5 <= tried <= 10, "the number of tries"
 
 
 def test_start_retries_everything_at_once(make_world, clock):

@@ -274,7 +274,7 @@ def make_place(tmp_path: Path) -> Iterator[Callable[..., Place]]:
 
     def make(**settings: object) -> Place:
         said = {"api_key": KEY, "folders": {FOLDER: "faults"}, "latency": 0.0, **settings}
-        sandbox = Sandbox(SandboxSettings(**said))
+        sandbox = Sandbox(SandboxSettings(**{"dialect": "observed"} | said))
         sandbox.start()
         running.append(sandbox)
         return Place(tmp_path / f"place-{len(running)}", sandbox)

@@ -73,7 +73,7 @@ def test_kill_here_loses_and_repeats_nothing(tmp_path, request, point, number):
     """Kill the process at the named point and run again: each content is stored once, and cuts are listed."""
     if number > 1 and not request.config.getoption("--long"):
         pytest.skip("killed at the first pass only, without --long")
-    with Sandbox(SandboxSettings(api_key=KEY, folders={FOLDER: "crash"})) as sandbox:
+    with Sandbox(SandboxSettings(dialect="observed", api_key=KEY, folders={FOLDER: "crash"})) as sandbox:
         config, digests = make_site(tmp_path, sandbox)
         if point.endswith(("doubt_ends", "doubt_ended")):
             assert die_at("after_the_last_byte", 1, config) == -signal.SIGKILL

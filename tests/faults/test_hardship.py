@@ -33,6 +33,7 @@ def test_daemon_loses_and_repeats_nothing(tmp_path, seeds, steps):
     for seed in seeds:
         rng = random.Random(seed)
         settings = SandboxSettings(
+            dialect="observed",
             api_key=KEY,
             folders={number: name for name, number in MAPPED.items()},
             processing_delay=rng.choice([0.0, 0.2, 1.0]),

@@ -70,7 +70,9 @@ def test_killed_reconcile_loses_nothing(tmp_path, seeds):
         files = make_files(folder / "tree", rng)
         kills = 0
         # So slow that no machine sends all of it before the first kill.
-        settings = SandboxSettings(api_key=KEY, folders={FOLDER: "kill"}, processing_delay=0.1, latency=0.05)
+        settings = SandboxSettings(
+            dialect="observed", api_key=KEY, folders={FOLDER: "kill"}, processing_delay=0.1, latency=0.05
+        )
         with Sandbox(settings) as sandbox:
             config = config_for(folder, sandbox)
             for _ in range(6):

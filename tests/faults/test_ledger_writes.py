@@ -66,7 +66,7 @@ def simulate(tmp_path_factory):
 @pytest.mark.parametrize("how", ["fails", "dies before", "dies after"])
 def test_start_converges_after_a_failed_commit(simulate, how, one_shot, request):
     total = simulate(-1, how, one_shot=one_shot)
-    assert total > 30
+    assert total > 30, "the number of commits"
     commits = sliced(range(1, total + 1), SLICES, request)
     print(f"{how}: {len(commits)} of {total} commits")
     for commit in commits:

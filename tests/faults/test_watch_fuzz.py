@@ -39,7 +39,9 @@ def test_moving_folders_hide_no_file(tmp_path, seeds, rounds):
     """Move, exchange, remove and make folders: the watcher reports each file written into them."""
     for seed in seeds:
         rng = random.Random(seed)
-        settings = SandboxSettings(api_key=KEY, folders={number: name for name, number in MAPPED.items()})
+        settings = SandboxSettings(
+            dialect="observed", api_key=KEY, folders={number: name for name, number in MAPPED.items()}
+        )
         with Sandbox(settings) as sandbox, daemons(tmp_path / str(seed), sandbox) as make:
             running = make(
                 watch="{settle: 100ms, mode: inotify}",

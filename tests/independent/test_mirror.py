@@ -64,7 +64,7 @@ def test_files_and_assets_match_one_to_one(make_mirror: Callable[..., Mirror], d
     mirror = make_mirror(dialect, {"photos": PHOTOS, "papers": PAPERS})
     fill(mirror, 150)
     code, told = mirror.reconcile()
-    assert code == 0
+    assert code == 0, told
     assert (told["uploaded"], told["verified"], told["in_sync"]) == (150, 150, True)
     assert_one_to_one(mirror)
     for asset in mirror.service.assets:
@@ -72,7 +72,7 @@ def test_files_and_assets_match_one_to_one(make_mirror: Callable[..., Mirror], d
         assert asset.metadata("_description", "_desc") == f"number {number}"
         assert asset.metadata("_keywords") == f"no,0{number}"
     code, told = mirror.reconcile()
-    assert code == 0
+    assert code == 0, told
     assert (told["uploaded"], told["adopted"], told["unchanged"]) == (0, 0, 150)
     assert len(mirror.service.posts) == 150
 
@@ -90,7 +90,7 @@ def test_only_the_changed_file_is_sent(make_mirror: Callable[..., Mirror], diale
     os.utime(mirror.root / "a/b/touched.txt", (1_700_000_000, 1_700_000_000))
     code, told = mirror.reconcile()
     after = mirror.files()
-    assert code == 0
+    assert code == 0, told
     assert (told["uploaded"], told["verified"], len(mirror.service.posts)) == (1, 4, 5)
     assert after["a/new name.txt"]["assetid"] == before["a/b/renamed.txt"]["assetid"]
     assert after["a/b/touched.txt"]["assetid"] == before["a/b/touched.txt"]["assetid"]

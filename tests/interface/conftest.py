@@ -25,7 +25,7 @@ def make_site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Ca
 
         def make(sandbox: Sandbox | None = None, **settings) -> Site:
             given = {"api_key": KEY, "folders": {PHOTOS: "photos", PAPERS: "papers"}} | settings
-            sandbox = sandbox or open_ones.enter_context(Sandbox(SandboxSettings(**given)))
+            sandbox = sandbox or open_ones.enter_context(Sandbox(SandboxSettings(**{"dialect": "observed"} | given)))
             site = Site(tmp_path / f"site-{sandbox.port}", sandbox, capsys)
             open_ones.callback(site.end)
             return site

@@ -200,8 +200,8 @@ class TestPaging:
 
     def test_database_lists_a_folder_completely(self, crowded, make_client):
         site = crowded()
-        with make_client(site).search(SearchRequest("%", folderid=PHOTOS, dbdirect=True)) as rows:
-            assert len({asset.id for asset in rows}) == 65
+        request = SearchRequest("%", folderid=PHOTOS, dbdirect=True)
+        assert len({asset.id for asset in every(make_client(site).search, request)}) == 65
 
     def test_reconcile_adopts_a_crowded_folder(self, crowded):
         site = crowded(count=5)
@@ -226,7 +226,14 @@ class TestIndexAndUpload:
         path = site.write("a.mp3")
         said = site.run("upload", "--folder", PHOTOS, "--json", str(path)).only
         (asset,) = site.sandbox.assets()
-        assert said == {"assetid": asset.id, "responsecode": "0", "message": "success", "filetype": "aud"}
+        assert said == {
+            "assetid": asset.id,
+            "responsecode": "0",
+            "message": "success",
+            "filetype": "aud",
+            "comingfrom": None,
+            "renamefilebody": None,
+        }
 
     @pytest.mark.parametrize(
         ("folder", "content", "code", "words"),

@@ -17,7 +17,11 @@ FILES = 60
 
 @pytest.fixture
 def sandbox():
-    made = Sandbox(SandboxSettings(api_key=KEY, folders={"F1": "photos"}, file_kinds={"cr3": "other"}, latency=0.05))
+    made = Sandbox(
+        SandboxSettings(
+            dialect="observed", api_key=KEY, folders={"F1": "photos"}, file_kinds={"cr3": "other"}, latency=0.05
+        )
+    )
     made.start()
     yield made
     made.stop()

@@ -188,7 +188,7 @@ STORED = {
 def filled():
     """A sandbox with assets of which other things are said; custom fields are `metacf_ID` (observed)."""
     with (
-        Sandbox(SandboxSettings(api_key=KEY, folders={PHOTOS: "photos"})) as sandbox,
+        Sandbox(SandboxSettings(dialect="observed", api_key=KEY, folders={PHOTOS: "photos"})) as sandbox,
         httpx.Client(trust_env=False) as client,
     ):
         for name, said in STORED.items():

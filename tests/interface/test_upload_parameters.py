@@ -264,7 +264,7 @@ class TestByHand:
         ("words", "problem"),
         [
             (("--skip_event", "on_file_eat"), "unknown event"),
-            (("--emailto", "nobody"), "not an e-mail address"),
+            (("--debug", "1", "--emailto", "nobody"), "not an e-mail address"),
             (("--redirectto", "/done"), "--redirectto"),
             (("--redirectto", "http://x/", "--redirecttoparams", "&a=1"), "begins with &"),
             (("--meta_lang_id_r", "English"), "meta_lang_id_r"),

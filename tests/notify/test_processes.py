@@ -252,5 +252,5 @@ def test_check_reports_missing_program_unsent(site, sink):
 def test_check_reports_absent_receivers(site):
     configure(site)
     code, out = run(site, "check", "--notify")
-    assert code == 2
+    assert code == 2, out
     assert "fix: set notify.webhook or notify.command" in out

@@ -115,7 +115,7 @@ def make_caller() -> Iterator[Callable[..., Caller]]:
 
     def make(*, clock=None, **settings) -> Caller:
         given = {"api_key": KEY, "folders": {FOLDER: "SyncA"}} | settings
-        made = Sandbox(SandboxSettings(**given), **({"clock": clock} if clock else {}))
+        made = Sandbox(SandboxSettings(**{"dialect": "observed"} | given), **({"clock": clock} if clock else {}))
         made.start()
         callers.append(Caller(made))
         return callers[-1]

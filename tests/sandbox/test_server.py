@@ -51,7 +51,7 @@ def test_restarted_sandbox_keeps_its_data(make_caller, tmp_path):
 
 
 def test_sandbox_object_restarts_on_same_port(tmp_path):
-    sandbox = Sandbox(SandboxSettings(data_dir=tmp_path))
+    sandbox = Sandbox(SandboxSettings(dialect="observed", data_dir=tmp_path))
     with sandbox:
         port = sandbox.port
     with sandbox:
@@ -73,15 +73,15 @@ def test_foreign_folder_is_refused_untouched(tmp_path):
     (tmp_path / "incoming").mkdir()
     (tmp_path / "incoming" / "mine.jpg").write_bytes(b"mine")
     with pytest.raises(UsageError, match="not a sandbox's: choose"):
-        Sandbox(SandboxSettings(data_dir=tmp_path)).start()
+        Sandbox(SandboxSettings(dialect="observed", data_dir=tmp_path)).start()
     # Nor does a file of that name make it a sandbox's.
     with closing(sqlite3.connect(tmp_path / "sandbox.db")) as conn:
         conn.execute("CREATE TABLE mine (x)")
     with pytest.raises(UsageError, match="not a sandbox's: choose"):
-        Sandbox(SandboxSettings(data_dir=tmp_path)).start()
+        Sandbox(SandboxSettings(dialect="observed", data_dir=tmp_path)).start()
     (tmp_path / "sandbox.db").write_bytes(b"mine" * 500)
     with pytest.raises(UsageError, match="cannot be used for a sandbox"):
-        Sandbox(SandboxSettings(data_dir=tmp_path)).start()
+        Sandbox(SandboxSettings(dialect="observed", data_dir=tmp_path)).start()
     assert (tmp_path / "incoming" / "mine.jpg").read_bytes() == b"mine"
 
 
@@ -92,7 +92,7 @@ def test_second_sandbox_in_folder_is_refused(make_caller, tmp_path, eventually):
         connection.sendall(caller.head(len(body)) + body[:50_000])
         eventually(lambda: len(list((tmp_path / "incoming").iterdir())) == 1)
         with pytest.raises(UsageError, match="Another sandbox uses"):
-            Sandbox(SandboxSettings(data_dir=tmp_path)).start()
+            Sandbox(SandboxSettings(dialect="observed", data_dir=tmp_path)).start()
         connection.sendall(body[50_000:])
         assert b"<responsecode>0</responsecode>" in caller.read_all(connection)
     assert [asset.size for asset in caller.sandbox.assets()] == [100_000]
@@ -104,7 +104,7 @@ def test_second_sandbox_in_folder_is_refused(make_caller, tmp_path, eventually):
     ids=str,
 )
 def test_unusable_setting_is_one_sentence(settings):
-    sandbox = Sandbox(SandboxSettings(**settings))
+    sandbox = Sandbox(SandboxSettings(**{"dialect": "observed"} | settings))
     with pytest.raises(UsageError, match=r"^The (sandbox cannot listen|folder /\S+ cannot be used).*: choose another"):
         sandbox.start()
     sandbox.stop()
@@ -113,7 +113,7 @@ def test_unusable_setting_is_one_sentence(settings):
 def test_missing_temporary_space_is_reported(monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", "/proc/nowhere")
     with pytest.raises(UsageError, match=r"no room for its data.*TMPDIR"):
-        Sandbox(SandboxSettings()).start()
+        Sandbox(SandboxSettings(dialect="observed")).start()
 
 
 def test_temporary_data_is_removed_at_stop(make_caller):
@@ -174,7 +174,7 @@ def test_taken_port_is_one_sentence(caller):
     with pytest.raises(
         UsageError, match=f"cannot listen on 127.0.0.1:{caller.sandbox.port}: .* choose another address"
     ):
-        Sandbox(SandboxSettings(port=caller.sandbox.port)).start()
+        Sandbox(SandboxSettings(dialect="observed", port=caller.sandbox.port)).start()
 
 
 @pytest.mark.parametrize(
@@ -189,11 +189,11 @@ def test_taken_port_is_one_sentence(caller):
 )
 def test_a_setting_that_cannot_be_is_refused(settings, said):
     with pytest.raises(ValueError, match=said):
-        SandboxSettings(**settings)
+        SandboxSettings(**{"dialect": "observed"} | settings)
 
 
 def test_settings_repr_omits_the_key():
-    assert "very-secret" not in repr(SandboxSettings(api_key="very-secret"))
+    assert "very-secret" not in repr(SandboxSettings(dialect="observed", api_key="very-secret"))
 
 
 def run(code: str) -> str:
@@ -215,7 +215,7 @@ def test_missing_extra_is_named_at_start(library):
     code = (
         f"import sys; sys.modules[{library!r}] = None\n"
         "from assetsync.sandbox import Sandbox, SandboxSettings\n"
-        "try: Sandbox(SandboxSettings()).start()\n"
+        "try: Sandbox(SandboxSettings(dialect='observed')).start()\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
     assert run(code).startswith("UsageError The sandbox needs the library " + library)
@@ -230,6 +230,6 @@ def test_serve_ends_at_sigterm_cleanly():
         statuses.append(httpx.get(sandbox.address, trust_env=False).status_code)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    serve(SandboxSettings(), started=started)
+    serve(SandboxSettings(dialect="observed"), started=started)
     assert statuses == [200]
     assert signal.getsignal(signal.SIGTERM) is before

@@ -113,7 +113,7 @@ def test_trap_as_sidecar_blocks_its_file(hostile, make_site, obliging, within, t
         code = process.returncode
     else:
         code = site.run("reconcile", "--wait", "0s").code
-    assert code == 1
+    assert code == 1, trap
     assert site.states() == {"photos/a.jpg": "blocked"}
     assert not server.posts
     place.rmdir() if trap == "folder" else place.unlink()

@@ -25,6 +25,13 @@ def test_method_is_in_url_and_key_in_form(wire, query):
     assert call.form("KEY") == [("searchfor", "a b"), ("show", "img"), ("api_key", "KEY")]
 
 
+def test_callback_is_named_in_the_url():
+    call = search_call(SearchRequest("a"), "jsonp", callback="my.show")
+    assert call.address(BASE).endswith("&callback=my.show")
+    with pytest.raises(UsageError, match="--callback is 'a b'"):
+        search_call(SearchRequest("a"), "jsonp", callback="a b")
+
+
 @pytest.mark.parametrize(
     ("ids", "field"), [(["A1"], "A1"), (["A1", "B-2"], "A1,B-2"), (["all"], "all"), (["ALL"], "all")]
 )

@@ -122,7 +122,7 @@ def test_slow_reader_of_a_body_is_no_timeout(serve, connect, wire_tools):
         for count, _row in enumerate(found, 1):
             if count in (1, 10_000):
                 time.sleep(1.3)
-    assert count == 20_000
+    assert count == 20_000, "the number of rows"
 
 
 def test_small_request_is_one_write(serve, connect, make_body, make_request, wire_tools, way):

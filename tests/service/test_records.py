@@ -353,4 +353,4 @@ def test_100_000_rows_use_flat_memory():
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < 2_000_000
+    assert peak < 2_000_000, "the most memory, in bytes"

@@ -46,7 +46,7 @@ class ServiceProcess:
         folders = [word for identifier, name in self._folders.items() for word in ("--folder", f"{identifier}={name}")]
         self._process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "assetsync", "sandbox", "--json"),
+                *(sys.executable, "-m", "assetsync", "sandbox", "--dialect", "observed", "--json"),
                 *("--listen", self._listen, "--dir", str(self._data), "--key", KEY, *folders),
             ],
             stdout=subprocess.PIPE,

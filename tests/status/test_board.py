@@ -119,12 +119,13 @@ def test_page_answers_every_usual_question(shown):
     world.ledger.queue.block(world.row("blocked.jpg").id, "different", "not what was sent", world.clock.now())
     world.write("waiting.jpg", b"another")
     world.scan()
-    world.ledger.pull_brake("emptied", "photos", "photos held 5 files and is empty now", 5, world.clock.now())
+    world.ledger.pull_brake("emptied", "photos", "photos held 5 files and is empty now", 5, 1_700_000_000)
     world.ledger.set_fact("index_stopped", "after searchIndex 5 of 5 were gone")
     page = shown.page()
     said = re.sub(r"\s+", " ", text_of(page))
     for expected in (
-        "Action needed: uploads stopped (a mapped folder is empty or missing), indexing stopped.",
+        "Action needed: uploads stopped (a mapped folder is empty or missing: 5 files missing since 2023-11-14 22:13",
+        "indexing stopped. 0 of 5 verified",
         "0 of 5 verified, 1 needs you, 3 pending, 1 in doubt.",
         "1 Waiting", "1 In doubt", "1 Blocked", "2 Stored", "0 Verified",
         "1 different blocked.jpg not what was sent assetsync retry blocked.jpg",
@@ -293,6 +294,16 @@ def test_wrong_upload_address_is_an_alert(shown):
     shown.world.ledger.runs.note_upload_address(UploadAddress(address, 0, "account", "a <login> page"))
     assert "Action needed" in headings(shown.page())
     assert "a &lt;login&gt; page" in shown.page()
+
+
+def test_wrong_folder_does_not_clear_by_itself(shown):
+    for name in "ab":
+        shown.world.write(name, name.encode())
+    shown.world.service.script.append("unknown_folder")
+    shown.world.scan_and_send()
+    found = headings(shown.page())
+    assert found[:2] == ["Action needed", "Action needed: blocked files"]
+    assert "Clears by itself" not in found
 
 
 def test_answers_omit_a_key_from_the_ledger(shown, monkeypatch):

@@ -78,10 +78,10 @@ def unreadable(world):
 
 
 def braked(world):
-    world.ledger.pull_brake("emptied", "photos", "it is empty now", 5, world.clock.now())
+    world.ledger.pull_brake("emptied", "photos", "it is empty now", 5, 1_700_000_000)
 
 
-EMPTIED = "a mapped folder is empty or missing"
+EMPTIED = "a mapped folder is empty or missing: 5 files missing since 2023-11-14 22:13 UTC"
 
 
 @pytest.mark.parametrize(
@@ -182,6 +182,16 @@ def test_verdict_is_one_sentence_and_one_level(shown, happened, level, sentence)
     status = shown.status()
     assert (status.level, headline(status)) == (level, sentence)
     assert as_object(status)["verdict"] == sentence
+
+
+@pytest.mark.parametrize(("subjects", "missing"), [(["site"], 700), (["a/", "b/"], 1400), (["site", "a/", "b/"], 700)])
+def test_headline_counts_missing_files(world, subjects, missing):
+    for subject in subjects:
+        world.ledger.pull_brake("vanished", subject, "700 of 990 known files are gone", 700, world.clock.now())
+    said = headline(read_status(world.config().outline, world.ledger, world.clock.now()))
+    assert said.startswith(f"Action needed: uploads stopped (many files are gone: {missing:,} files missing since "), (
+        said
+    )
 
 
 @pytest.mark.parametrize(

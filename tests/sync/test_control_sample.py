@@ -102,7 +102,7 @@ def test_audit_after_deletion_revives_lookups(world):
 
 
 def test_blank_service_proves_no_empty_folder(world):
-    world.site.folder_listing.list_anew()
+    world.ledger.folder_listings.again("F1")
     world.service.put(b"sent since the backup", "since")
     world.write("since", b"sent since the backup")
     with blind(world):

@@ -51,7 +51,9 @@ def watched(make_world, clock):
     opened = []
 
     def make(lag: float, grace: str = "2m") -> tuple[Watched, Sandbox]:
-        sandbox = Sandbox(SandboxSettings(folders={FOLDER: "Photos"}, index_delay=lag), clock=clock.now)
+        sandbox = Sandbox(
+            SandboxSettings(dialect="observed", folders={FOLDER: "Photos"}, index_delay=lag), clock=clock.now
+        )
         sandbox.start()
         service = {"base_url": sandbox.base_url, "upload_url": sandbox.upload_url, "read_timeout": "5m"}
         upload = {"workers": "4", "doubt_grace": grace, "lookup_lag": None}

@@ -220,7 +220,7 @@ def test_many_that_ask_are_one_look(mirrored):
             mirrored.site.service_identity.make_sure()
         mirrored.clock.advance(1)
     asked = len(mirrored.service.searches)
-    assert asked == 4
+    assert asked == 4, mirrored.service.searches
     with pytest.raises(ServiceElsewhere):
         mirrored.site.service_identity.make_sure()
     assert len(mirrored.service.searches) == 2 * asked

@@ -151,7 +151,9 @@ def booted(request: pytest.FixtureRequest) -> Iterator[Server]:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(b"%d" % number * 5000)
         os.chmod(base, 0o755)
-        with Sandbox(SandboxSettings(api_key=KEY, folders={FOLDER: "photos", OTHER: "docs"})) as sandbox:
+        with Sandbox(
+            SandboxSettings(dialect="observed", api_key=KEY, folders={FOLDER: "photos", OTHER: "docs"})
+        ) as sandbox:
             shown = {"/usr/src/assetsync": ROOT, "/srv/media": tree, "/usr/src/wheels": house}
             machine = Machine(folder, Path(base) / "console", shown)
             try:

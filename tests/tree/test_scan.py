@@ -116,7 +116,7 @@ def test_large_folder_is_sorted_on_disk(make_tree, make_plan, tmp_path: Path):
             count += 1
         peaks[spill_above] = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert count == 20_001
+        assert count == 20_001, "the number of entries"
     assert peaks[500] < peaks[50_000] / 2
     assert list(tmp_path.iterdir()) == [tmp_path / "root"]
 

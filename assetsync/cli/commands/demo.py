@@ -40,7 +40,8 @@ except ModuleNotFoundError as error:
 def command(*, keep: bool, directory: Path | None, quiet: bool) -> int:
     """Show a whole run: mirror a sample tree into a local service, change some files, and mirror it again.
 
-    The demo takes some seconds. It uses a temporary folder, and no network.
+    The demo takes some seconds. It uses a temporary folder, and no network. Its service answers like a live
+    installation (`assetsync sandbox --dialect observed`).
 
     \b
     Examples:

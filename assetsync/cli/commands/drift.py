@@ -3,6 +3,7 @@
 `sync.readback.drift` finds the differences; `sync.requests` settles them.
 """
 
+from collections.abc import Collection
 from contextlib import closing
 
 import click
@@ -73,17 +74,21 @@ def list_drift(config: SiteConfig, paths: tuple[str, ...], *, limit: int, as_jso
         empty = "no adopted asset differs from its sidecars" if adopted else "nothing has drifted"
         for row in first_of(rows, limit, as_json=as_json, empty=empty):
             reason, detail = (ADOPTED, row.adopted_differs) if adopted else (reason_of(row), drift_of(row))
-            has_values = adopted or row.metadata_differs or row.not_as_sent is not None
+            has_values = adopted or (row.metadata_differs and reason != "options") or row.not_as_sent is not None
             fields = _fields(known, sidecars, row) if has_values else None
+            sent = ledger.metadata_drift.sent_fields(row) if reason == "metadata" else None
+            clear = None if sent is None or fields is None else _to_clear(sent, fields)
             if as_json:
                 finding = Finding.of(row, reason, detail)
-                write_json(finding.as_object() | {"drift": detail, "metadata": fields})
+                write_json(finding.as_object() | {"drift": detail, "metadata": fields, "clear": clear})
                 continue
             write_parts(f"{printable(row.path)}:", printable(detail or ""), between=" ")
             folder = row.asset_folder or row.destfolderid
             write_parts(f"    asset {row.assetid or '-'}", f"in folder {folder}", between=" ")
             for name, value in (fields or {}).items():
                 write_data(f"    {printable(name)} = {printable(value)}")
+            for name in clear or ():
+                write_data(f"    {printable(name)}: to be cleared")
 
 
 @command.command("settle")
@@ -107,6 +112,11 @@ def settle(config: SiteConfig, paths: tuple[str, ...], *, as_json: bool, adopted
         raise UsageError("drift settle needs the paths of files or folders", hint="`assetsync drift list` names them")
     tops = topmost(known_folders(config, paths))
     act(config, SettleDrift(tuple(tops), adopted), as_json=as_json)
+
+
+def _to_clear(sent: str, fields: Collection[str]) -> list[str]:
+    """Return the names of the fields that were sent (`core.metadata.sent_fields`) and have no value any longer."""
+    return [name for name in sent.partition(" ")[2].split(",") if name and name not in fields]
 
 
 def _fields(known: Mappings, sidecars: Sidecars, row: FileRow) -> dict[str, str] | None:

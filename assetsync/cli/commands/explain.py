@@ -95,7 +95,7 @@ def _as_object(state: PathState) -> dict[str, object]:
 
 def _version_object(state: PathState, version: Version) -> dict[str, object]:
     row, due = version.row, version.next_try
-    needs_operator = row.state is State.BLOCKED and row.wanted is Wanted.YES
+    needs_operator = row.state is State.BLOCKED and row.wanted in (Wanted.YES, Wanted.OUTSIDE)
     return (
         as_object(row, state.holds)
         | more_of(row)
@@ -181,5 +181,5 @@ def _version(state: PathState, version: Version, config: SiteConfig) -> Iterator
         yield (f"    next try: {runnable(about(row, next_try_text(due, time.time())))}",)
     elif row.state is State.STORED and row.wanted is Wanted.YES and not config.schedule.reads_back:
         yield (f"    {NOT_READ_BACK}; {runnable('`assetsync reconcile`')} reads it back",)
-    if row.state is State.BLOCKED and row.wanted is Wanted.YES:
+    if row.state is State.BLOCKED and row.wanted in (Wanted.YES, Wanted.OUTSIDE):
         yield (f"    what helps: {runnable(next_step(row))}",)

@@ -19,7 +19,7 @@ from assetsync import INTERRUPTED
 from assetsync.app import Site, build
 from assetsync.cli.daemon_user import key_reader
 from assetsync.cli.entry import NO_SERVICE, NOT_IN_SYNC, OK, limit_heaps, stopping
-from assetsync.cli.operator import open_service
+from assetsync.cli.operator import act, open_service
 from assetsync.cli.options import seconds, with_config, with_json
 from assetsync.cli.output import making_temporary, note, warn, write, write_data, write_json
 from assetsync.cli.progress import on_stderr
@@ -35,6 +35,7 @@ from assetsync.reconcile import Reconciler, Report, dry_run
 from assetsync.status.sentences import leftovers, missing_folders, not_there, sent_from, unsettled
 from assetsync.status.site_status import read_status
 from assetsync.sync.intake.intake import Planned
+from assetsync.sync.requests.decisions import Adopt
 from assetsync.text import amount, files, path_keys, plural, printable, runnable
 
 KEYS = (
@@ -86,7 +87,12 @@ _PATIENCE = 15.0
     help="How long to wait for doubts, indexing and outages, after the last answered upload or from the start of an"
     " outage; 0s makes one pass.",
 )
-@click.option("--adopt", is_flag=True, help="List the folders of the service first, and adopt equal assets.")
+@click.option(
+    "--adopt",
+    is_flag=True,
+    help="List the folders of the service first, and adopt equal assets. Beside a daemon, the daemon does it; see"
+    " `assetsync schema retry` for its --json.",
+)
 @click.option("--quiet", is_flag=True, help="Show no progress on stderr, and only warnings in the log.")
 def command(
     config: SiteConfig, *, only_look: bool, as_list: bool, as_json: bool, wait: float, adopt: bool, quiet: bool
@@ -108,9 +114,7 @@ def command(
         raise UsageError("--list shows what a run would do", hint="add --dry-run")
     with_bar = sys.stderr.isatty() and not quiet and not only_look and config.log.level != "debug"
     level = "warning" if (quiet or with_bar) and config.log.level in ("debug", "info") else config.log.level
-    problem = key_file_warning(key_file(config, os.environ), key_reader(config))
-    if problem is not None:
-        warn(problem)
+    _warn_of_key(config)
     limit_heaps()
     notifies = (config.notify.webhook is not None or bool(config.notify.command)) and not only_look
     ledger: Ledger | None = None
@@ -138,9 +142,12 @@ def command(
                 from assetsync.notify.notifications import notify_once  # noqa: PLC0415 - slow to load, and rarely needed
 
                 notify_once(site, os.environ)
-        except (LedgerBusy, LedgerDenied):
+        except (LedgerBusy, LedgerDenied) as error:
             # The process that holds the ledger does the work, and reports its problems; or the wrong user ran this.
-            raise
+            if not adopt or isinstance(error, LedgerDenied):
+                raise
+            act(config, Adopt(), as_json=as_json)
+            return OK
         except Exception as error:
             if notifies:
                 from assetsync.notify.notifications import notify_failed  # noqa: PLC0415 - as above
@@ -194,6 +201,12 @@ def _said(*command: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout
+
+
+def _warn_of_key(config: SiteConfig) -> None:
+    problem = key_file_warning(key_file(config, os.environ), key_reader(config))
+    if problem is not None:
+        warn(problem)
 
 
 def _code(report: Report) -> int:

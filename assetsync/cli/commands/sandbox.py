@@ -54,9 +54,9 @@ def _rights(_ctx: click.Context, _param: click.Parameter, pairs: tuple[str, ...]
 @click.option(
     "--dialect",
     type=click.Choice(DIALECTS),
-    default="observed",
+    default="documented",
     show_default=True,
-    help="Answer like a live installation, or as documented.",
+    help="Answer as documented, or like a live installation.",
 )
 @click.option(
     "--index-mode", type=click.Choice(INDEX_MODES), default="noop", show_default=True, help="What searchIndex does."
@@ -157,7 +157,7 @@ def command(
     Examples:
       assetsync sandbox
       assetsync sandbox --listen 127.0.0.1:0 --dir /tmp/sandbox --index-delay 30s
-      assetsync sandbox --dialect documented --index-mode adds --no-self-index
+      assetsync sandbox --dialect observed --index-mode adds --no-self-index
       assetsync sandbox --file-kind cr3=other
       curl -H 'Content-Type: application/json' http://127.0.0.1:8790/_sandbox/faults \\
         -d '{"faults": [{"kind": "answer_lost", "operation": "upload", "probability": 0.2}]}'

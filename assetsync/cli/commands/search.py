@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import click
@@ -16,7 +16,7 @@ import click
 from assetsync.cli.commands.export import csv_line
 from assetsync.cli.operator import open_service
 from assetsync.cli.options import with_config, with_json
-from assetsync.cli.output import first_of, write_data, write_json, writing
+from assetsync.cli.output import first_of, note, warn, write_data, write_json, writing
 from assetsync.cli.show_request import show_call, with_explain
 from assetsync.config import SiteConfig
 from assetsync.errors import UsageError
@@ -26,6 +26,10 @@ from assetsync.service.search import Wire, custom_field, field, labels, narrowed
 from assetsync.text import printable
 
 _Pairs = tuple[tuple[str, str], ...]
+
+
+_ROWS = 25
+"""Rows of an answer without `maxrows` (interface section 8)."""
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> _Pairs:
@@ -102,6 +106,7 @@ def _with_parameters(command_function: Callable[..., Any]) -> Callable[..., Any]
     type=click.Choice(["row", "column", "jsonp", "wddx"]),
     help="The format to request; without --json and --csv, print the answer as received (escaped on a terminal).",
 )
+@click.option("--callback", metavar="NAME", help="With --wire jsonp: the function of the answer, by default cb.")
 @with_json("Print one asset a line, with every column of the answer.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV with every column of the answer.")
 @with_explain
@@ -114,6 +119,7 @@ def command(
     as_json: bool,
     as_csv: bool,
     explain: bool,
+    callback: str | None,
     **given: Any,
 ) -> None:
     """Search the service (interface section 4.1); needs no ledger.
@@ -138,14 +144,15 @@ def command(
         raise UsageError("--json and --csv exclude each other")
     if all_pages and as_it_comes:
         raise UsageError("--wire and --all-pages exclude each other", hint="add --json or --csv to have it read")
+    _expect_jsonp(callback, wire if as_it_comes else None)
     request = SearchRequest(searchfor=_entry_of(term, given), **given)
     if explain:
         first = replace(request, startrow=1, maxrows=request.maxrows or PAGE) if all_pages else request
-        show_call(config, search_call(first, wire or "row"), as_json=as_json)
+        show_call(config, search_call(first, wire or "row", callback or "cb"), as_json=as_json)
         return
     with open_service(config) as service:
         if wire is not None and as_it_comes:
-            _write_as_it_comes(service.search_raw(request, wire).body)
+            _write_as_it_comes(service.search_raw(request, wire, callback or "cb").body)
             return
         columns: list[str] = []
 
@@ -171,6 +178,12 @@ def command(
             _write_table(found)
 
 
+def _expect_jsonp(callback: str | None, wire: Wire | None) -> None:
+    """Raise UsageError if a function is named for an answer that calls none; `wire` is the format that is printed."""
+    if callback is not None and wire != "jsonp":
+        raise UsageError("--callback is given without --wire jsonp", hint="only that answer calls a function")
+
+
 def _write_as_it_comes(body: bytes) -> None:
     if sys.stdout.isatty():
         # Escaped: a name in the answer may hold terminal control characters. The exact bytes go to a pipe or a file.
@@ -182,14 +195,26 @@ def _write_as_it_comes(body: bytes) -> None:
 
 
 def _one_page(search: Search, request: SearchRequest) -> Iterator[Asset]:
+    """Yield the assets of one answer, then report what it leaves out, or that it ignored the limit."""
+    rows, total, first = 0, 0, request.startrow or 1
     with search(request) as assets:
-        yield from assets
+        for asset in assets:
+            rows += 1
+            total = int(str(asset.columns.get("totalassetscount") or 0))
+            yield asset
+    if request.maxrows and request.dbdirect and rows > request.maxrows:
+        warn(f"the service ignores --maxrows and --startrow with --dbdirect: these are all {rows:,} rows")
+    elif request.maxrows != 0 and rows >= (request.maxrows or _ROWS) and total >= first + rows:
+        shown = f"{rows:,}" if first == 1 else f"{first:,} to {first + rows - 1:,}"
+        note(f"{shown} of {total:,}: --maxrows N prints more, --all-pages prints all")
 
 
 def pages(search: Search, request: SearchRequest) -> Iterator[Asset]:
-    """Yield every asset of a search once; `maxrows` is the number of rows of a page."""
+    """Yield every asset of a search once, from the asset number `startrow` on; `maxrows` is the size of a page."""
     seen: set[str] = set()
-    for asset in every(search, replace(request, maxrows=None), size=request.maxrows or PAGE):
+    # Some services count pages, or ignore `startrow`: what precedes it is read and left out.
+    found = every(search, replace(request, startrow=None, maxrows=None), size=request.maxrows or PAGE)
+    for asset in islice(found, (request.startrow or 1) - 1, None):
         if asset.id not in seen:
             seen.add(asset.id)
             yield asset

@@ -31,7 +31,7 @@ from assetsync.core import metadata
 from assetsync.core.kinds import ending_of, guess_kind
 from assetsync.core.names import sent_name
 from assetsync.core.outcome import read_silence
-from assetsync.errors import AssetsyncError, FileUnreadable, LedgerBusy, ReadStopped, RootMissing, UsageError
+from assetsync.errors import AssetsyncError, FileUnreadable, LedgerBusy, ReadStopped, RootMissing, Unusable, UsageError
 from assetsync.ledger.file.database import hold_by_hand
 from assetsync.ledger.file.ledger_files import exists
 from assetsync.ledger.queue import Intent
@@ -43,7 +43,7 @@ from assetsync.text import printable
 from assetsync.tree.body import FileBody, digest
 from assetsync.tree.safe_open import OpenFile, Tree
 
-_KEYS = ("assetid", "responsecode", "message", "filetype")
+_KEYS = ("assetid", "responsecode", "message", "filetype", "comingfrom", "renamefilebody")
 _UNANSWERED = ("no_answer", "unsent")
 _PATIENCE = 60.0
 """Seconds to wait for the ledger's holder to commit the intent; it may be scanning."""
@@ -113,7 +113,7 @@ def _meta(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
 )
 @click.option("--redirecttoparams", metavar="QUERY", help="Parameters to add to that address.")
 @click.option("--send-again", is_flag=True, help="Upload the file even if the folder has, or may have, its content.")
-@with_json("Print one object: assetid, responsecode, message and filetype.")
+@with_json("Print one object with every field of the answer.")
 @with_explain
 @click.argument("file", type=click.Path(path_type=Path))
 def command(
@@ -175,6 +175,9 @@ def command(
                 write_json({key: getattr(outcome, key) for key in _KEYS})
             elif outcome.answer is Answer.ACCEPTED:
                 write(f"{outcome.assetid}  {outcome.filetype or '-'}  {printable(outcome.message or '')}")
+                for key in _KEYS[4:]:
+                    if text := getattr(outcome, key):
+                        write(f"{key}: {printable(text)}")
     return INTERRUPTED if stop.is_set() else code
 
 
@@ -293,6 +296,12 @@ def _request(name: str, folder: str, given: dict[str, Any]) -> UploadRequest:
     meta, metadata = given.pop("meta"), given.pop("metadata")
     if metadata is not None and metadata != bool(meta):
         raise UsageError(f"--metadata {int(metadata)} {'without' if metadata else 'with'} --meta", hint="leave it out")
+    for option, needed, why in (
+        ("emailto", "debug", " 1: it is the recipient of that mail"),
+        ("redirecttoparams", "redirectto", ": they are added to it"),
+    ):
+        if given[option] is not None and not given[needed]:
+            raise UsageError(f"--{option} is given without --{needed}{why}")
     language = str(given.pop("language"))
     given["skip_event"] = ",".join(given["skip_event"]) or None
     try:
@@ -300,9 +309,9 @@ def _request(name: str, folder: str, given: dict[str, Any]) -> UploadRequest:
         options = FolderUpload.model_validate(given).options()
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        context = first.get("ctx", {})
-        problem = f"--{first['loc'][0]}: {context.get('problem', first['msg'])}"
-        raise UsageError(problem, hint=str(context.get("hint", ""))) from None
+        cause = first.get("ctx", {}).get("error")
+        problem, hint = (cause.problem, cause.hint) if isinstance(cause, Unusable) else (first["msg"], "")
+        raise UsageError(f"--{first['loc'][0]}: {problem}", hint=hint) from None
     return UploadRequest(
         destfolderid=folder,
         filename=name,

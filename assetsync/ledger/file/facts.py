@@ -39,6 +39,8 @@ OUTLINE = "configuration"
 
 LOOK_ALIKES = "look_alikes"
 """The fact that exists while more files are read again than may vanish at once, so that none of them is sent."""
+ADOPTS_TO = "adopts_to"
+"""The fact that holds the newest version that may adopt an asset by name and size, as an operator has confirmed."""
 
 LAYOUT_LISTED = "mappings_listed"
 """The fact that holds the same of the configuration, before the files followed it."""

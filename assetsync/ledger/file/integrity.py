@@ -38,6 +38,7 @@ MIGRATIONS = frozenset(
         "m014_names", "m015_by_hand", "m016_took", "m017_held_since", "m018_answered", "m019_watched",
         "m020_renamed", "m021_unprocessed", "m022_not_as_sent",
         "m023_adopted_differs", "m024_xmp", "m025_no_sidecar", "m026_left_out", "m027_checked_again",
+        "m028_sent_fields",
     }
 )  # fmt: skip
 """The names of all migrations in `schema`, which a test compares with it."""

@@ -556,6 +556,18 @@ def m027_checked_again(db: sqlite_utils.Database) -> None:
         db.execute(statement)
 
 
+_SENT_FIELDS = """
+ALTER TABLE attempts ADD COLUMN sent_fields TEXT;  -- digest of the metadata fields and their names; NULL: unknown
+"""
+
+
+@migrations()
+def m028_sent_fields(db: sqlite_utils.Database) -> None:
+    """Record which metadata fields an upload sent; those of earlier uploads stay unknown."""
+    for statement in statements(_SENT_FIELDS):
+        db.execute(statement)
+
+
 def statements(script: str) -> list[str]:
     """Return the statements of a script, split at semicolons, without comments."""
     bare = "\n".join(line.split("--", 1)[0] for line in script.splitlines())

@@ -10,8 +10,9 @@ from functools import partial
 from assetsync.config.document.metadata import KINDS
 from assetsync.core.kinds import guess_kind
 from assetsync.core.mapping import Plan
+from assetsync.core.metadata import sent_fields
 from assetsync.errors import RootMissing, SidecarError
-from assetsync.ledger.metadata_drift import AWAY, ELSEWHERE, UNREADABLE, Found
+from assetsync.ledger.metadata_drift import AWAY, ELSEWHERE, OPTIONS, UNREADABLE, Found
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Mapping
 from assetsync.sync.context import Context
@@ -129,6 +130,8 @@ class Drift:
         if digest == row.meta_digest:
             return None, digest
         if not is_as_sent():
-            return _CHANGED, digest
+            sent = self._ledger.metadata_drift.sent_fields(row)
+            now = [sent_fields(found.fields, found.language) for found in map(metadata_of, KINDS)]
+            return OPTIONS if sent is not None and sent in now else _CHANGED, digest
         # If the service named no kind, nothing shows that the names are wrong.
         return _MISNAMED.format(row.filetype) if row.filetype in KINDS else None, digest

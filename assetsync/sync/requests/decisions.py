@@ -1,5 +1,6 @@
-"""Release brakes, resolve a doubt, settle drift, request an audit: what a person decides about the ledger."""
+"""Release brakes, resolve a doubt, settle drift, request an audit, adopt: what a person decides about the ledger."""
 
+import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from typing import ClassVar, Self
 from assetsync.core.names import printable
 from assetsync.core.read_back import Expected, Reading, compare
 from assetsync.errors import ServiceRefused, UsageError
+from assetsync.ledger.file.facts import ADOPTS_TO, LAYOUT, LAYOUT_LISTED
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.metadata_drift import NOT_AS_SENT, reason_of
 from assetsync.ledger.rows import FileRow
@@ -199,6 +201,35 @@ class Audit(OperatorRequest):
         """See `OperatorRequest`."""
         ask_for_audit(ledger, now)
         return "an audit of each mapped folder is due: it begins once the service answers"
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt(OperatorRequest):
+    """List each mapped folder again, and adopt equal assets; for the known files, one of equal name and size is equal.
+
+    Files that come later are not confirmed by it.
+    """
+
+    verb: ClassVar[str] = "adopt"
+
+    @classmethod
+    def of(cls, _argument: Argument) -> Self:
+        """See `OperatorRequest`."""
+        return cls()
+
+    def argument(self) -> dict[str, object]:
+        """See `OperatorRequest`."""
+        return {}
+
+    def run(self, ledger: Ledger, _service: Service, now: float) -> str:
+        """See `OperatorRequest`."""
+        ledger.set_fact(ADOPTS_TO, str(ledger.versions.newest()))
+        # Older releases wrote only LAYOUT. A ledger without both has listed no folder yet.
+        layout = ledger.reports.fact(LAYOUT_LISTED) or ledger.reports.fact(LAYOUT) or "{}"
+        for folder in sorted({*json.loads(layout).values()}):
+            ledger.folder_listings.again(folder)
+        ledger.queue.retry_blocked("resembles", now)
+        return "each mapped folder is listed again before the next upload into it, and equal assets are adopted"
 
 
 def find_asset(ledger: Ledger, service: Service, row: FileRow, assetid: str) -> Asset:

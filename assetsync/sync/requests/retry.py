@@ -257,9 +257,8 @@ def _tried(ledger: Ledger, row: FileRow, now: float) -> str:
     """Retry one file; return the result in words."""
     if row.state is State.BLOCKED and row.reason == EMPTY[0]:
         return "still blocked: empty, which the service refuses"
-    is_lost = row.assetid is None and ledger.doubts.of(row.id) is None
-    if row.state is State.BLOCKED and row.wanted is Wanted.OUTSIDE and is_lost:
-        return "still blocked: `assetsync upload` sends it"
+    if row.wanted is Wanted.OUTSIDE and row.assetid is None and ledger.doubts.of(row.id) is None:
+        return f"{'still blocked' if row.state is State.BLOCKED else 'not sent'}: `assetsync upload` sends it"
     reason = row.reason or ""
     kept = _kept(ledger, row)
     limit = ledger.runs.proxy_limit() if reason == TOO_LARGE_FOR_PROXY else None

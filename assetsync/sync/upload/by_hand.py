@@ -156,7 +156,7 @@ def end(ledger: Ledger, boundary: str, sent: Sent, now: float) -> str:
         case Answer.DOUBT:
             outcomes.lost(*ids, sent, now)
             state = State.IN_DOUBT
-        case Answer.REFUSED if outcome.fault not in (Fault.KEY, Fault.FOLDER) and row.wanted is not Wanted.OUTSIDE:
+        case Answer.REFUSED if outcome.fault not in (Fault.KEY, Fault.FOLDER):
             outcomes.refused(*ids, sent, now)
             state = State.BLOCKED
         case _:

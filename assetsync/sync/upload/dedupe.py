@@ -8,6 +8,7 @@ from contextlib import closing
 from assetsync.core.names import is_shown_as
 from assetsync.errors import FileChanged, FileUnreadable, NotRegular
 from assetsync.ledger.equal_content import COMPARED_AT_MOST, Resembling, Sighted
+from assetsync.ledger.file.facts import ADOPTS_TO
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Wanted
 from assetsync.sync.context import Context
@@ -35,8 +36,6 @@ class Dedupe:
         self._tree = context.tree
         self._equal_content = context.ledger.equal_content
         self._folder_listing = folder_listing
-        self.adopt_resembling = False
-        """Whether the operator confirmed that assets of the same name and size are the files (`reconcile --adopt`)."""
 
     def find(self, row: FileRow, md5: str) -> Equal:
         """Return the equal content that the file may use. Raise RootMissing, and the errors of `FolderListing.ensure`.
@@ -128,9 +127,13 @@ class Dedupe:
         other = None if first.is_exact else self._equal_content.open_upload_shown_as(row, first.name)
         if other is None and self._list_again_if_missed(row, first.assetid):
             return ListedAgain(first.assetid)
-        if other is None and self.adopt_resembling and self._fits_one(row, found):
+        if other is None and self._is_confirmed(row) and self._fits_one(row, found):
             return EqualAsset(first.assetid, by_name=True)
         return Resembles(found, other)
+
+    def _is_confirmed(self, row: FileRow) -> bool:
+        """Return whether an operator confirmed that an asset of the file's name and size is the file (`Adopt`)."""
+        return row.id <= int(self._context.ledger.reports.fact(ADOPTS_TO) or 0)
 
     def _fits_one(self, row: FileRow, found: list[Resembling]) -> bool:
         first, *others = found

@@ -118,7 +118,6 @@ class FolderListing:
         self._lock = threading.Lock()
         # Per folder: the number of requests for a listing when it was last listed, or was found to need no listing.
         self._known: dict[str, int] = {}
-        self._anew = False
         self._listed: dict[str, _Listed] = {}
         # Per folder: the start of the audit after which it was listed again.
         self._after: dict[str, float | None] = {}
@@ -160,11 +159,6 @@ class FolderListing:
         if self._hurried == threading.get_ident():
             raise ListingNeeded
 
-    def list_anew(self) -> None:
-        """Require a new listing of every folder before the next upload into it."""
-        self._anew = True
-        self._known.clear()
-
     def ensure(self, destfolderid: str) -> None:
         """List the folder if it needs a listing; raises ServiceError, and Unlisted while it is not listed."""
         self._make_sure()
@@ -173,7 +167,7 @@ class FolderListing:
         if self._known.get(destfolderid) == asks:
             return
         self._expect_time()
-        if self._anew or listings.needed(destfolderid) or listings.left_unprocessed(destfolderid):
+        if listings.needed(destfolderid) or listings.left_unprocessed(destfolderid):
             with self._alone(destfolderid, self._first), self._reported_if_slow(destfolderid):
                 if not self.is_listed(destfolderid):
                     asks = self._list(destfolderid)

@@ -9,7 +9,7 @@ import os
 from typing import NamedTuple
 
 from assetsync.core.mapping import Mappings
-from assetsync.core.metadata import folder_sidecars, own_sidecars, sidecar_for
+from assetsync.core.metadata import folder_sidecars, own_sidecars, sent_fields, sidecar_for
 from assetsync.core.sent_texts import digests
 from assetsync.core.settled import is_settled
 from assetsync.errors import FileChanged, FileUnreadable, NotRegular, RootMissing, SidecarError
@@ -243,6 +243,7 @@ class Gathering:
             *(row.id, *place, row.stat, content.md5, metadata.digest),
             sent=digests(metadata.texts),
             left_out=", ".join(sent.left_out) or None,
+            fields=sent_fields(metadata.fields, metadata.language),
         )
         request = UploadRequest(*place, sent.fields, metadata.language, metadata.options)
         depends_on_kind = metadata.depends_on_kind

@@ -498,11 +498,16 @@ def daemons(site):
 
 def check(site, *before):
     """Run `check` as root; give its exit code and findings. `before` are lines of Python to run first."""
+    code, said = run_as_root(site, "check", before=before)
+    return code, said["findings"]
+
+
+def run_as_root(site, *command, before=()):
     python, environ = PYTHON
     program = "\n".join(["import sys", "from assetsync.cli import entry, options", *before, "sys.exit(entry.main())"])
-    words = [python, "-c", program, "check", "--json", "--config", str(site.config)]
+    words = [python, "-c", program, *command, "--json", "--config", str(site.config)]
     done = subprocess.run(words, env=environ, check=False, capture_output=True, text=True)
-    return done.returncode, json.loads(done.stdout)["findings"]
+    return done.returncode, json.loads(done.stdout)
 
 
 @needs_root
@@ -537,6 +542,17 @@ def test_tree_closed_to_the_daemon_shows_setfacl(daemons, closed):
     if shutil.which("setfacl"):
         subprocess.run(["bash", "-ec", line], check=True)
         assert check(daemons)[0] == 0
+
+
+@needs_root
+def test_root_explains_what_the_daemon_cannot_read(daemons):
+    assert daemons.run("reconcile", "--wait", "0s").code == 0
+    daemons.write("closed.jpg").chmod(0o600)
+    readable = run_as_root(daemons, "explain", "photos/a.jpg")[1]
+    closed = run_as_root(daemons, "explain", "photos/closed.jpg")[1]
+    assert (readable["disk"]["type"], closed["disk"]["type"]) == ("file", "unreadable")
+    assert closed["on_disk"].startswith("photos/closed.jpg cannot be read: Permission denied")
+    assert closed["on_disk"].endswith("(the daemon runs as nobody)")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files for other users")
@@ -589,7 +605,7 @@ def test_closed_key_of_the_units_names_the_credential(daemons):
     code, found = check(daemons, f"options.CONFIGURATIONS = options.Path({str(daemons.folder)!r})")
     (error,) = [f for f in found if f["level"] == "error"]
     handed_over = daemons.config.with_suffix(".key")
-    assert code == 2
+    assert code == 2, error
     assert error["fix"].startswith(
         f"remove service.api_key_file, because the unit hands over the key in {handed_over}; or as root: chown nobody "
     )

@@ -45,9 +45,42 @@ def test_drift_list_shows_values_to_set(drifted):
         "drift": "its metadata changed after the upload: set it in the service by hand",
         "detail": "its metadata changed after the upload: set it in the service by hand",
         "metadata": {"img_description": "The pier", "img_keywords": "harbour,dawn"},
+        "clear": [],
     }
     (unreadable,) = drifted.run("drift list", "--json", "photos/20260").objects
     assert (unreadable["reason"], unreadable["metadata"]) == ("sidecar", None)
+
+
+def test_drift_list_names_fields_to_clear(site):
+    site.write("_folder.yaml", b"location: Oslo\n")
+    for name in ("a.jpg", "b.jpg"):
+        site.write(name, name.encode())
+        site.write(f"{name}.yaml", b"description: The pier\nkeywords: [harbour]\n")
+    assert site.run("reconcile").code == 0
+    (site.photos / "a.jpg.yaml").unlink()
+    site.write("b.jpg.yaml", b"description: The old pier\n")
+    site.run("reconcile")
+    shown = site.run("drift list").out
+    assert "    location = Oslo\n    img_description: to be cleared\n    img_keywords: to be cleared\n" in shown
+    removed, changed = site.run("drift list", "--json").objects
+    assert (removed["metadata"], removed["clear"]) == ({"location": "Oslo"}, ["img_description", "img_keywords"])
+    assert changed["metadata"] == {"img_description": "The old pier", "location": "Oslo"}
+    assert changed["clear"] == ["img_keywords"]
+
+
+@pytest.mark.parametrize("option", ["zip_extract: true", "upl_template: T7"])
+def test_options_that_differ_are_their_own_kind(site, option):
+    site.write("a.jpg", b"a picture")
+    site.write("a.jpg.yaml", b"description: The pier\n")
+    assert site.run("reconcile").code == 0
+    site.write("a.jpg.yaml", f"description: The pier\nupload: {{{option}}}\n".encode())
+    site.run("reconcile")
+    (found,) = site.run("drift list", "--json").objects
+    assert (found["reason"], found["metadata"], found["clear"]) == ("options", None, None)
+    assert "the options of its upload" in site.run("status").out
+    assert site.run("drift settle", "photos/a.jpg").out == "1 settled\n"
+    site.run("reconcile")
+    assert site.run("drift list").out == "nothing has drifted\n"
 
 
 def test_settled_drift_is_hidden_till_changed(drifted):
@@ -80,7 +113,7 @@ def test_without_a_path_nothing_is_settled(drifted):
 
 def test_metadata_not_kept_is_listed_and_settled(site):
     """A PDF keeps its own texts; the lists, status and `explain` show that, and settling ends it."""
-    settings = SandboxSettings(api_key=KEY, folders={PHOTOS: "photos"}, pdf_keeps_own=True)
+    settings = SandboxSettings(dialect="observed", api_key=KEY, folders={PHOTOS: "photos"}, pdf_keeps_own=True)
     with Sandbox(settings) as sandbox:
         site.configure(base_url=sandbox.base_url, upload_url=sandbox.upload_url)
         site.write("_folder.yaml", b"description: Of the folder\nkeywords: [harbour]\n")
@@ -140,6 +173,7 @@ def test_adopted_differences_are_listed_apart(adopted):
         "drift": detail,
         "detail": detail,
         "metadata": {"img_description": "The pier", "img_keywords": "harbour"},
+        "clear": None,
     }
     assert listed(adopted, "photos/2026").keys() == {"photos/2026/b.jpg"}
     shown = adopted.run("drift list", "--adopted", "photos/a.jpg").out

@@ -10,7 +10,7 @@ from assetsync.cli.commands.reconcile import KEYS
 from assetsync.ledger.ledger import open_ledger, read_ledger
 from assetsync.model import State
 from assetsync.sandbox import FaultKind, FaultRule, Operation
-from tests.cli.conftest import PAPERS, PHOTOS
+from tests.cli.conftest import PAPERS, PHOTOS, Holder
 
 UPLOAD = Operation.UPLOAD
 
@@ -318,6 +318,20 @@ def test_adopt_takes_over_manual_uploads(site):
     said = site.run("reconcile", "--adopt", "--json").only
     assert (said["uploaded"], said["adopted"], said["verified"]) == (0, 1, 1)
     assert len(site.sandbox.assets()) == 1
+
+
+def test_adopt_beside_a_daemon_is_a_request(make_site):
+    site = make_site(md5=False)
+    path = site.write("a.jpg", b"the same bytes")
+    site.upload_unseen(path)
+    site.run("reconcile", "--wait", "0s")
+    assert "--adopt" in site.run("status").out
+    with Holder(site):
+        result = site.run("reconcile", "--adopt", "--json")
+    assert (result.code, result.only["done"], result.only["request"]) == (0, True, 1)
+    assert "equal assets are adopted" in result.only["detail"]
+    said = site.run("reconcile", "--json").only
+    assert (said["uploaded"], said["adopted"], said["verified"]) == (0, 1, 1)
 
 
 def test_control_chars_in_names_are_escaped(site):

@@ -94,7 +94,9 @@ def test_dbdirect_matches_names_and_dates(filled):
         ("--wire", "xml"),
         ("--json", "--csv"),
         ("--wire", "row", "--all-pages"),
-        ("--startrow", "3", "--all-pages"),
+        ("--callback", "show"),
+        ("--callback", "show", "--wire", "jsonp", "--json"),
+        ("--callback", "a b", "--wire", "jsonp"),
     ],
 )
 def test_invalid_parameters_are_exit_2(filled, options):
@@ -106,7 +108,7 @@ def test_invalid_parameters_are_exit_2(filled, options):
 def test_invalid_date_is_quoted_as_typed(filled, day):
     result = filled.run("search", "harbour*", "--datecreate", day)
     hint = "write an existing date as yyyy-mm-dd or yyyymmdd"
-    assert (result.code, result.err) == (2, f"Error: datecreate is '{day}': {hint}\n")
+    assert (result.code, result.err) == (2, f"Error: --datecreate is '{day}': {hint}\n")
 
 
 @pytest.mark.parametrize(
@@ -123,6 +125,36 @@ def test_all_pages_gives_every_asset_once(filled, more):
     term = "harbour%" if more else "harbour*"
     found = filled.run("search", term, "--all-pages", "--maxrows", "2", "--json", *more).objects
     assert sorted(row["filename"] for row in found) == [f"harbour{number}.txt" for number in range(5)]
+
+
+def test_all_pages_begin_at_startrow(filled):
+    options = ("--all-pages", "--sortby", "sizeasc", "--maxrows", "2", "--json")
+    found = [row["id"] for row in filled.run("search", "harbour*", *options).objects]
+    assert [row["id"] for row in filled.run("search", "harbour*", "--startrow", "3", *options).objects] == found[2:]
+
+
+@pytest.mark.parametrize("how", [(), ("--json",), ("--csv",)])
+def test_part_of_the_result_is_named(filled, how):
+    first = filled.run("search", "harbour*", "--maxrows", "2", *how)
+    second = filled.run("search", "harbour*", "--maxrows", "2", "--startrow", "3", *how)
+    last = filled.run("search", "harbour*", "--maxrows", "2", "--startrow", "5", *how)
+    whole = filled.run("search", "harbour*", *how)
+    more = "--maxrows N prints more, --all-pages prints all\n"
+    assert (first.err, second.err) == (f"2 of 5: {more}", f"3 to 4 of 5: {more}")
+    assert (last.err, whole.err) == ("", "")
+
+
+def test_ignored_maxrows_is_named(filled):
+    ignored = filled.run("search", "harbour%", "--dbdirect", "--maxrows", "2", "--json")
+    assert len(ignored.objects) == 5
+    assert (
+        ignored.err == "Warning: the service ignores --maxrows and --startrow with --dbdirect: these are all 5 rows\n"
+    )
+    assert filled.run("search", "harbour%", "--dbdirect", "--json").err == ""
+
+
+def test_callback_is_in_the_answer(filled):
+    assert filled.run("search", "harbour*", "--wire", "jsonp", "--callback", "show").out.strip().startswith("show(")
 
 
 def test_wire_does_nothing_to_a_terminal(capsys, monkeypatch):

@@ -15,7 +15,7 @@ from assetsync.ledger.ledger import open_ledger, read_ledger
 from assetsync.sandbox import FaultKind, FaultRule, Operation
 from tests.cli.conftest import PAPERS, PHOTOS, Holder
 
-KEYS = ["assetid", "responsecode", "message", "filetype"]
+KEYS = ["assetid", "responsecode", "message", "filetype", "comingfrom", "renamefilebody"]
 
 
 @pytest.fixture
@@ -35,9 +35,37 @@ def test_accepted_file_is_exit_0_with_keys(site, file):
         "responsecode": "0",
         "message": "",
         "filetype": "img",
+        "comingfrom": None,
+        "renamefilebody": None,
     }
     assert site.sandbox.content(asset.id) == b"a picture, perhaps"
     assert not site.ledger.exists()
+
+
+def test_every_field_of_the_answer_is_printed(make_site, file):
+    site = make_site(renames=True)
+    said = site.run("upload", "--folder", PHOTOS, "--json", str(file)).only
+    assert said["renamefilebody"] is not None
+    again = site.run("upload", "--folder", PHOTOS, "--send-again", str(file))
+    assert "renamefilebody: workflow-" in again.out
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (("--emailto", "a@b.example"), "--emailto is given without --debug 1: it is the recipient of that mail"),
+        (("--redirecttoparams", "a=1"), "--redirecttoparams is given without --redirectto: they are added to it"),
+        (("--redirectto", "x"), "--redirectto: it must begin with https:"),
+        (("--redirectto", "https://a.example", "--redirecttoparams", "&a=1"), "--redirecttoparams: it begins with &"),
+        (("--debug", "1", "--emailto", "nobody"), "--emailto: it is not an e-mail address"),
+        (("--skip_event", "on_file"), "--skip_event: it holds an unknown event"),
+    ],
+)
+def test_error_of_an_option_names_it(site, file, options, error):
+    result = site.run("upload", "--folder", PHOTOS, *options, str(file))
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith(f"Error: {error}")
+    assert "Value error" not in result.err
 
 
 def test_metadata_and_name_arrive_unchanged(site, file):
@@ -383,6 +411,26 @@ class TestFromElsewhere:
         assert upload(mirrored, outside).code == 0
         assert mirrored.run("reconcile").code == 0
         assert names(mirrored) == ["first.jpg", "outside.jpg"]
+
+    def test_refused_upload_is_blocked(self, mirrored, outside):
+        outside.write_bytes(b"")
+        assert upload(mirrored, outside).code == 1
+        (row,) = mirrored.run("files", "--all", "--state", "blocked", "--json").objects
+        assert (row["path"], row["error"][:38]) == (str(outside), "the service received an empty file: if")
+        said = mirrored.run("status").out
+        assert f"`assetsync upload` it again, or `assetsync doubt resolve {outside} --absent`" in said.replace(
+            f" --config {mirrored.config}", ""
+        )
+        assert mirrored.run("retry", str(outside)).out == "1 still blocked: empty, which the service refuses\n"
+        assert "what helps: `assetsync upload" in mirrored.run("explain", str(outside)).out
+        outside.write_bytes(b"outside")
+        assert upload(mirrored, outside).code == 0
+        assert mirrored.run("reconcile").code == 0
+
+    def test_retry_sends_no_upload_by_hand(self, mirrored, outside):
+        mirrored.nowhere()
+        assert upload(mirrored, outside).code == 3
+        assert mirrored.run("retry", str(outside)).out == "1 not sent: `assetsync upload` sends it\n"
 
     def test_absence_of_a_lost_upload_may_be_accepted(self, mirrored, outside):
         lose_answers(mirrored, FaultKind.STATUS)

@@ -278,7 +278,7 @@ def test_writes_of_any_tool_are_counted(book, change, end):
         conn.execute("BEGIN")
         changed = conn.execute(change).rowcount
         conn.execute(end)
-    assert changed > 0
+    assert changed > 0, change
     assert uncounted(book.path) == set()
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from assetsync.model import State
-from assetsync.sync.requests.decisions import Resolve
+from assetsync.sync.requests.decisions import Adopt, Resolve
+from assetsync.sync.requests.take import take_requests
 from tests.sync.conftest import lose
 
 VERIFIED, BLOCKED, IN_DOUBT = State.VERIFIED, State.BLOCKED, State.IN_DOUBT
@@ -70,11 +71,27 @@ def test_adopt_takes_question_marks_of_one_file(bare, others, expected):
         bare.write(path, content)
     bare.scan_and_send()
     lose_ledger(bare)
-    bare.site.preparer.dedupe.adopt_resembling = True
+    bare.scan()
+    bare.ask(Adopt())
     bare.scan_and_send()
     bare.live(60)
     assert set(bare.states().values()) == {expected}
     assert len(bare.service.posts) == 1 + len(others)
+
+
+def test_adopt_beside_a_daemon_covers_known_files(bare):
+    """The daemon carries it out for what is blocked, and blocks a file that comes later."""
+    for path in ("a.txt", "b.txt"):
+        bare.service.put(b"content", path)
+    bare.write("a.txt")
+    bare.scan_and_send()
+    assert bare.row("a.txt").reason == "resembles"
+    bare.ledger.add_request(Adopt.verb, Adopt().argument(), bare.clock.now())
+    take_requests(bare.site.context)
+    bare.live(60)
+    bare.write("b.txt")
+    bare.scan_and_send()
+    assert (bare.row("a.txt").state, bare.row("b.txt").reason, bare.posted()) == (VERIFIED, "resembles", [])
 
 
 def test_first_contact_sends_what_resembles_nothing(bare):

@@ -425,7 +425,7 @@ def test_sidecar_change_before_upload_is_drift(world, full):
         world.send()
     except LedgerError:
         # As a run that ended for it, and the next one.
-        assert full > 1
+        assert full > 1, "the commits that fail"
         disk.empty()
         world.restart()
     world.live(200)

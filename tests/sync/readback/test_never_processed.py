@@ -248,7 +248,7 @@ def test_old_asset_holds_back_no_new_version(stuck, is_sent_again):
         world.send()
         world.live(5)
     world.restart()
-    world.site.folder_listing.list_anew()
+    world.ledger.folder_listings.again("F1")
     world.write("a.jpg", b"another picture")
     world.scan_and_send()
     world.live(5)

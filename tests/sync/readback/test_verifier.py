@@ -51,7 +51,7 @@ def test_assets_listed_with_others_are_searched_for_next(sent, monkeypatch):
     while world.site.verifier.step().looked:
         steps += 1
     assert [row.state for row in world.ledger.reports.files()].count(VERIFIED) == 23
-    assert steps <= 4
+    assert steps <= 4, "the number of steps"
 
 
 def rounds_of(world, count: int) -> list[int]:

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from assetsync.errors import LedgerError
 from assetsync.model import State
-from assetsync.sync.requests.decisions import Audit, Resolve, Resume, SettleDrift
+from assetsync.sync.requests.decisions import Adopt, Audit, Resolve, Resume, SettleDrift
 from assetsync.sync.requests.retry import LookUp, Retry
 from assetsync.sync.requests.take import read_request, take_requests
 
@@ -112,6 +112,7 @@ def test_requested_audit_is_no_success_yet(world):
         Resolve(b"a", None),
         SettleDrift((b"",)),
         Audit(),
+        Adopt(),
     ],
     ids=repr,
 )

@@ -82,7 +82,7 @@ def test_copy_of_unreadable_file_is_sent(moved):
 
 def test_unowned_asset_is_adopted_regardless(moved):
     moved.service.put(b"the only one of its kind", "a.jpg")
-    moved.site.folder_listing.list_anew()
+    moved.ledger.folder_listings.again("F1")
     moved.break_old(FileUnreadable("old/a.jpg cannot be read: Permission denied"))
     moved.send()
     assert (moved.row("new/a.jpg").state, len(moved.posted())) == (State.STORED, 2)

@@ -136,7 +136,7 @@ def test_waiting_files_have_limited_doubts(world):
             continue
         # All were tried: what is in doubt now is of those that have waited.
         most = max(most, world.ledger.doubts.count())
-    assert most <= 12
+    assert most <= 12, "the most doubts at a time"
 
 
 def test_newest_file_follows_a_lost_upload(world):

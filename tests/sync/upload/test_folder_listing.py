@@ -140,7 +140,7 @@ def test_unsent_retry_waits_like_a_first_try(world):
     world.scan_and_send()
     assert (world.row("film.mp4").state, world.row("film.mp4").attempts) == (State.QUEUED, 1)
     working_on(world, b"film", "film.mp4")
-    world.site.folder_listing.list_anew()
+    world.ledger.folder_listings.again("F1")
     world.live(700)
     assert world.states() == {"film.mp4": State.VERIFIED}
     assert len(world.service.assets) == 1

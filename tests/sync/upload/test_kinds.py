@@ -337,7 +337,7 @@ def unread(world: World) -> None:
 def test_adopted_files_never_drift_by_their_kind(world, kinds):
     for name in ("a.cr3", "b.ai"):
         world.service.put(name.encode(), name)
-    world.site.folder_listing.list_anew()
+    world.ledger.folder_listings.again("F1")
     add(world, "a.cr3", "b.ai")
     world.send()
     assert sent(world) == []
