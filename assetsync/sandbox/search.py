@@ -113,7 +113,9 @@ def search(
     elif documented:
         # The habits of some releases concern the index alone.
         assets = _page(
-            store.select(where, order), given, SandboxSettings(dialect="documented") if dbdirect else settings
+            _capped(store.select(where, order), active) if dbdirect else store.select(where, order),
+            given,
+            SandboxSettings(dialect="documented") if dbdirect else settings,
         )
     else:
         # maxrows applies to each kind: 25 may return 100 rows with show=all (observed).
@@ -148,11 +150,16 @@ def _order(given: Mapping[str, str], active: Active) -> str:
     return f"{order.partition(', ')[0]}, RANDOM()" if FaultKind.UNORDERED in active else order
 
 
-def _faulty(assets: Iterator[sqlite3.Row], given: Mapping[str, str], active: Active) -> Iterator[sqlite3.Row]:
-    """Yield the rows of a search in the database that its faults leave."""
+def _capped(assets: Iterator[sqlite3.Row], active: Active) -> Iterator[sqlite3.Row]:
     for kind in (FaultKind.CAPPED, FaultKind.CAPPED_UNSTATED):
         if kind in active:
             assets = islice(assets, active[kind].rows)
+    return assets
+
+
+def _faulty(assets: Iterator[sqlite3.Row], given: Mapping[str, str], active: Active) -> Iterator[sqlite3.Row]:
+    """Yield the rows of a search in the database that its faults leave."""
+    assets = _capped(assets, active)
     if FaultKind.PAGED not in active:
         return assets
     most = active[FaultKind.PAGED].rows

@@ -264,7 +264,9 @@ def judge(simulation: "Simulation") -> None:
 
 def _justified(simulation: "Simulation", path: str, row) -> bool:
     """Whether a person is asked for a reason that the simulation knows of."""
-    if row.reason in ("different", "undecidable", "unseen", "missing") and _is_curated(simulation, row):
+    if row.reason in ("different", "undecidable", "unseen", "missing", "never_processed") and _is_curated(
+        simulation, row
+    ):
         return True
     match row.reason:
         case "unconfirmed":

@@ -195,13 +195,14 @@ def tools() -> Tools:
 
 @pytest.fixture
 def obliging(tools: Tools) -> Callable[[Request], bytes]:
-    """A service that accepts every upload and shows none."""
+    """A service that accepts every upload and shows none, only a stranger's asset in the folder."""
     numbers = iter(range(1, 1_000_000))
 
     def answer(request: Request) -> bytes:
         if request.kind == "upload":
             return tools.accepted(f"A{next(numbers)}")
-        return tools.rows() if request.kind == "search" else tools.http('{"responsecode":0,"message":"ok"}')
+        stranger = ("B1", "a stranger.jpg", FOLDER, "7", None, "img", 0)
+        return tools.rows(stranger) if request.kind == "search" else tools.http('{"responsecode":0,"message":"ok"}')
 
     return answer
 

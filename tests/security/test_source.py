@@ -7,7 +7,8 @@ import assetsync
 
 PACKAGE = Path(assetsync.__file__).parent
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-STARTS_PROGRAMS = {"notify/channel.py"}
+# A pass of the timer asks systemd for the calendar of its timer, by words of its own and systemd's.
+STARTS_PROGRAMS = {"notify/channel.py", "cli/commands/reconcile.py"}
 # Each would hand text from outside to something that carries it out.
 NEVER = {
     *("eval", "exec", "compile", "__import__"),
@@ -36,7 +37,7 @@ def test_no_shell_no_eval_no_pickle():
     ] == []
 
 
-def test_one_module_starts_programs():
+def test_two_modules_start_programs():
     importing = {
         str(source.relative_to(PACKAGE))
         for source in SOURCES

@@ -114,8 +114,8 @@ class SentMetadata:
             return Suspects()
         attempt = next(iter(self._ledger.doubts.attempts(row.id, 1)), None)
         name = "" if attempt is None else attempt.sent_name
-        sent = self._sent(row, row.meta_digest)
-        values = {} if sent is None else dict(sent.fields)
+        metadata = self._sent(row, row.meta_digest)
+        values = {} if metadata is None else dict(metadata.sent.fields)
         return Suspects.of(name, values, self._new_fields(row.path, values))
 
     def of_adopted(self, row: FileRow) -> dict[str, str | None]:

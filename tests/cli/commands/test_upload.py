@@ -428,6 +428,8 @@ class TestFromElsewhere:
         assert mirrored.run("reconcile").code == 0
 
     def test_retry_sends_no_upload_by_hand(self, mirrored, outside):
+        mirrored.write("listed.jpg", b"with a second file, the folder counts as listed")
+        mirrored.run("reconcile")
         mirrored.nowhere()
         assert upload(mirrored, outside).code == 3
         assert mirrored.run("retry", str(outside)).out == "1 not sent: `assetsync upload` sends it\n"

@@ -338,7 +338,7 @@ def killed(make_world):
     """Make a world whose service never processes a file that `never_processes` names, sent with a sidecar."""
 
     def make(name: str, sidecar: bytes = b"", *, never_processes=lambda _asset: True, **service):
-        world = make_world(service=service)
+        world = make_world(service={"characters": "all"} | service)
         world.service.never_processes = never_processes
         world.write("anchor.jpg", b"anchor")
         world.write(name)
