@@ -148,7 +148,7 @@ KNOWN = {
     "only_whole_names_resemble": 20261125,
     "a_name_of_two_is_proof": 1089,
     "refused_sizes_are_forgotten": 8,
-    "a_running_command_is_taken_for_ended": 7400008,
+    "a_running_command_is_taken_for_ended": 7400016,
     "equal_content_is_sent_by_hand": 7400043,
     "a_look_up_is_as_new_as_it_looks": 20261133,
     "any_upload_is_a_control_sample": 20261133,
