@@ -59,6 +59,8 @@ class Variant:
     requires_sidecars: bool = False
     keeps_own: str = ""
     """Letters in the names of files that keep their own metadata; without them no metadata is shown."""
+    lacks: str = ""
+    """The id of a custom field that the service does not have; with one, names are cut to 240 until the upgrade."""
     unprocessed_after: int = 0
     """Seconds after which an asset counts as never processed; 0 is the default of the configuration."""
 
@@ -81,6 +83,7 @@ class Variant:
             refusing_each=self.refusing_each,
             refusing=self.refusing,
             keeps_own=self.keeps_own,
+            lacks=self.lacks,
         )
 
 

@@ -20,6 +20,9 @@ from .sim_answers import COLUMNS, KEY, NO_KEY, PAGE, as_json, md5, response, xml
 from .sim_clock import SimClock
 from .sim_values import GRACE, LATEST, Habits, Plan, Post, Stored
 
+_TOLD = ("meta_file_", "metacf_")
+_LONGEST = 200
+
 
 class SimService(httpx.BaseTransport):
     """The installation; `mark` is where a request may stand still, `note` where it tells what it does."""
@@ -103,9 +106,18 @@ class SimService(httpx.BaseTransport):
         """Give the assets that it has accepted and does not process."""
         return [asset for asset in (*self.assets.values(), *self.late) if asset.processed_from == math.inf]
 
+    def is_killed(self, asset: Stored | Post) -> bool:
+        """Whether it never processes an upload for a reason in its name or metadata."""
+        lacks = self.habits.lacks
+        return bool(lacks) and (lacks in asset.said or len(asset.name) > _LONGEST)
+
+    def unfinished(self) -> list[Stored]:
+        """Give the assets that it does not process for a reason of its own: it may do so later."""
+        return [asset for asset in self.stuck() if not self.is_killed(asset)]
+
     def finish(self, which: int) -> Stored | None:
         """Process one of the assets that it left unprocessed, if there is one; gives which."""
-        stuck = self.stuck()
+        stuck = self.unfinished()
         if not stuck:
             return None
         asset = stuck[which % len(stuck)]
@@ -196,7 +208,7 @@ class SimService(httpx.BaseTransport):
         name = re.findall(r'filename="([^"]*)"', head.decode())[-1]
         post = Post(boundary, fields["destfolderid"], name, size, plan, first[:size])
         post.closed = len(first) == size + tail
-        post.said = {key.rpartition("_")[2]: text for key, text in fields.items() if key.startswith("meta_file_")}
+        post.said = {key.rpartition("_")[2]: text for key, text in fields.items() if key.startswith(_TOLD)}
         if fields["api_key"] != KEY:
             raise AssertionError("the key did not come")
         return post
@@ -314,6 +326,8 @@ class SimService(httpx.BaseTransport):
         asset.post = post.boundary
         asset.whole = len(content) == post.size
         asset.said = post.said
+        if self.is_killed(post):
+            asset.processed_from = asset.indexed_from = math.inf
         self.made(asset)
         if late > 0:
             self.late.append(asset)

@@ -20,6 +20,9 @@ BEGINS = {0: 2, 4: 6}
 TWIN = {0: 1, 1: 0, 4: 5, 5: 4}
 SMALL, CHUNK = 32, 40
 
+LACKING, HELD = "0000-1", "0000-2"
+"""The ids of a custom field that the service may not have, and of one that it has."""
+
 Said = dict[str, str]
 SIDECARS: dict[int, tuple[str, Said | None]] = {
     0: ("description: fine\n", {"desc": "fine"}),
@@ -29,6 +32,8 @@ SIDECARS: dict[int, tuple[str, Said | None]] = {
     5: ("description: other\n", {"desc": "other"}),
     6: ("description: fine\nkeywords: [c]\n", {"desc": "fine", "keywords": "c"}),
     7: ("", {}),
+    8: ("description: fine\ncustom: {Lacking: x}\n", {"desc": "fine", LACKING: "x"}),
+    9: ("custom: {Held: y}\n", {HELD: "y"}),
 }
 """What may stand in a sidecar, and what it says; None is a mistake. Without a number (4) there is none."""
 

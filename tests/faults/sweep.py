@@ -20,6 +20,7 @@ from tests.faults import sim_end
 from tests.faults.sim_by_hand import by_hand_schedule
 from tests.faults.sim_curated import curated_schedule
 from tests.faults.sim_failing import FAILING, failing_schedule
+from tests.faults.sim_fields import fields_schedule
 from tests.faults.sim_late import gateway_schedule, lagging_schedule
 from tests.faults.sim_nameless import nameless_schedule
 from tests.faults.sim_own import own_schedule
@@ -55,6 +56,7 @@ KINDS: dict[str, Callable[[int], Schedule]] = {
     "partial": lambda seed: partial_schedule(seed, PARTIAL[seed % len(PARTIAL)]),
     "stuck": stuck_schedule,
     "own": own_schedule,
+    "fields": fields_schedule,
 }
 AT_ONCE = 25
 PROGRESS_EVERY = 1000
