@@ -156,6 +156,24 @@ class TestRetry:
         result = site.run("retry", "--send-again", "photos/a.jpg", "photos/a.jpg")
         assert (result.code, result.out) == (0, "1 to be sent again\n")
 
+    def test_retry_sends_without_metadata(self, site):
+        """The request goes to the holder of the ledger under a verb that an older release refuses."""
+        site.write("a.pdf", b"document")
+        site.write("a.pdf.yaml", b"description: plain")
+        site.run("reconcile")
+        with Holder(site):
+            result = site.run("retry", "--send-again", "--without-metadata", "photos/a.pdf")
+        assert result.out == "1 to be sent again, without metadata\n"
+        assert site.run("reconcile").code == 0
+        told = [asset.metadata.get("meta_file_desc") for asset in site.sandbox.assets()]
+        assert told == ["plain", None]
+
+    @pytest.mark.parametrize("arguments", [(), ("--reason", "never_processed"), ("--without-sidecar", "photos/a.pdf")])
+    def test_without_metadata_needs_files(self, site, arguments):
+        site.write("a.pdf", b"document")
+        site.run("reconcile")
+        assert site.run("retry", "--without-metadata", *arguments).code == 2
+
     def test_retry_request_is_done_by_next_run(self, blocked, impatient):
         with closing(open_ledger(blocked.ledger)) as holder:
             result = blocked.run("retry", "photos/big.bin")

@@ -145,6 +145,9 @@ class Actions:
     def _resume(self) -> None:
         self._sim.guarded(lambda: self._sim.person("resume", {}), "resume")
 
+    def _upgrade(self) -> None:
+        self._sim.upgrade()
+
     def _without_sidecar(self, path: str) -> bool:
         if path not in self._sim.files.held:
             return False

@@ -37,7 +37,8 @@ from assetsync.sync.readback.verifier import Verifier
 from assetsync.sync.upload import by_hand
 from assetsync.sync.upload import decide as decision
 from assetsync.sync.upload.dedupe import Dedupe
-from assetsync.sync.upload.facts import NothingEqual
+from assetsync.sync.upload.facts import FieldShown, NothingEqual
+from assetsync.sync.upload.kinds import NewFields
 from assetsync.sync.upload.limits import SizeLimit
 from assetsync.sync.upload.prepare import Preparer
 from assetsync.sync.upload.queue import UploadQueue
@@ -476,6 +477,15 @@ def all_metadata_is_sent(patch: Patch) -> None:
 
 OF_REFUSED: tuple[Callable[[Patch], None], ...] = (all_metadata_is_sent,)
 """Those that show where the service refuses metadata."""
+
+
+def all_try_a_new_field(patch: Patch) -> None:
+    """Send every file with a new field at once."""
+    patch.setattr(NewFields, "first_before", lambda _self, _row, _fields, _digest: FieldShown())
+
+
+OF_FIELDS: tuple[Callable[[Patch], None], ...] = (all_try_a_new_field,)
+"""Those that show where the service lacks a custom field."""
 
 OF_OWN: tuple[Callable[[Patch], None], ...] = (what_was_sent_is_not_compared, a_finding_is_read_away)
 """Those that show where files keep their own metadata."""

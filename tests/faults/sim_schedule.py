@@ -64,6 +64,8 @@ class Variant:
     """Whether the limit of a proxy is raised in the quiet time without a person, and only a daily trial shows it."""
     refuses: bool = False
     """Whether the service never processes a document with a field or a character that it cannot hold."""
+    lacks: str = ""
+    """The id of a custom field that the service does not have; with one, names are cut to 240 until the upgrade."""
     unprocessed_after: int = 0
     """Seconds after which an asset counts as never processed; 0 is the default of the configuration."""
     # Not among what random numbers are drawn from: those of earlier seeds stay.
@@ -89,6 +91,7 @@ class Variant:
             refusing=self.refusing,
             keeps_own=self.keeps_own,
             lies=self.lies,
+            lacks=self.lacks,
         )
 
 

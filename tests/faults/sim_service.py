@@ -27,6 +27,8 @@ from .sim_values import GRACE, LATEST, Habits, Plan, Post, Stored
 T = TypeVar("T")
 _SHIFTS_EACH = 60.0
 """Seconds between two times at which strangers are deleted between pages: not in each listing of a few in a row."""
+_TOLD = ("meta_file_", "metacf_")
+_LONGEST = 200
 
 
 class SimService(httpx.BaseTransport):
@@ -117,9 +119,18 @@ class SimService(httpx.BaseTransport):
         """Give the assets that it has accepted and does not process."""
         return [asset for asset in (*self.assets.values(), *self.late) if asset.processed_from == math.inf]
 
+    def is_killed(self, asset: Stored | Post) -> bool:
+        """Whether it never processes an upload for a reason in its name or metadata."""
+        lacks = self.habits.lacks
+        return bool(lacks) and (lacks in asset.said or len(asset.name) > _LONGEST)
+
+    def unfinished(self) -> list[Stored]:
+        """Give the assets that it does not process for a reason of its own: it may do so later."""
+        return [asset for asset in self.stuck() if not self.is_killed(asset)]
+
     def finish(self, which: int) -> Stored | None:
         """Process one of the assets that it left unprocessed, if there is one; gives which."""
-        stuck = self.stuck()
+        stuck = self.unfinished()
         if not stuck:
             return None
         asset = stuck[which % len(stuck)]
@@ -210,7 +221,7 @@ class SimService(httpx.BaseTransport):
         name = re.findall(r'filename="([^"]*)"', head.decode())[-1]
         post = Post(boundary, fields["destfolderid"], name, size, plan, first[:size])
         post.closed = len(first) == size + tail
-        post.said = {key.rpartition("_")[2]: text for key, text in fields.items() if key.startswith("meta_file_")}
+        post.said = {key.rpartition("_")[2]: text for key, text in fields.items() if key.startswith(_TOLD)}
         post.meta = {key: text for key, text in fields.items() if key.startswith(("meta_", "metacf_"))}
         if fields["api_key"] != KEY:
             raise AssertionError("the key did not come")
@@ -330,6 +341,8 @@ class SimService(httpx.BaseTransport):
         asset.post = post.boundary
         asset.whole = len(content) == post.size
         asset.said = post.said
+        if self.is_killed(post):
+            asset.processed_from = asset.indexed_from = math.inf
         self.made(asset)
         if late > 0:
             self.late.append(asset)

@@ -73,7 +73,7 @@ def finish_unknown(simulation: "Simulation") -> None:
     known |= {
         row[0] for row in simulation.site.context.ledger.store.rows("SELECT assetid FROM sightings WHERE why <> ''")
     }
-    for number, asset in reversed([*enumerate(simulation.service.stuck())]):
+    for number, asset in reversed([*enumerate(simulation.service.unfinished())]):
         if asset.id not in known:
             simulation.service.finish(number)
 

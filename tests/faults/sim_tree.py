@@ -21,6 +21,9 @@ BEGINS = {0: 2, 4: 6}
 TWIN = {0: 1, 1: 0, 4: 5, 5: 4}
 SMALL, CHUNK = 32, 40
 
+LACKING, HELD = "0000-1", "0000-2"
+"""The ids of a custom field that the service may not have, and of one that it has."""
+
 Said = dict[str, str]
 SIDECARS: dict[int, tuple[str, Said | None]] = {
     0: ("description: fine\n", {"desc": "fine"}),
@@ -35,16 +38,19 @@ SIDECARS: dict[int, tuple[str, Said | None]] = {
     10: ("description: fine\nlocation: Oslo\nmeta: {headline: x}\n", {"desc": "fine", "location": "Oslo"}),
     11: ("keywords: [\N{WATER WAVE}, a]\nmeta: {vid_title: x}\n", {"keywords": "\N{WATER WAVE},a"}),
     12: ("meta: {file_name: x.txt}\n", None),
+    13: ("description: fine\ncustom: {Lacking: x}\n", {"desc": "fine", LACKING: "x"}),
+    14: ("custom: {Held: y}\n", {HELD: "y"}),
 }
 """What may stand in a sidecar, and what it says; None is a mistake. Without a number (4) there is none."""
 
-HELD = ("desc", "keywords")
-"""The fields that the service has of a document."""
+_TEXTS = ("desc", "keywords")
+"""The fields that the service has of a document, beside custom ones."""
 
 
 def held_of(said: Said) -> Said:
     """Return what the service can hold of what is said: its fields, without characters outside the BMP."""
-    held = {key: re.sub("[\U00010000-\U0010ffff]", "", text) for key, text in said.items() if key in HELD}
+    known = (*_TEXTS, LACKING, HELD)
+    held = {key: re.sub("[\U00010000-\U0010ffff]", "", text) for key, text in said.items() if key in known}
     return {key: ",".join(filter(None, text.split(","))) if key == "keywords" else text for key, text in held.items()}
 
 

@@ -115,3 +115,5 @@ class Habits:
     # Not among what the random numbers of an installation are drawn from: those of earlier seeds stay.
     keeps_own: str = field(default="", repr=False)
     lies: Lies = field(default=Lies(), repr=False)
+    lacks: str = field(default="", repr=False)
+    """The id of a custom field that it does not have: it never processes what is sent with it, nor with long names."""

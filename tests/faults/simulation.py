@@ -19,6 +19,7 @@ import structlog
 
 from assetsync.app import Site, build
 from assetsync.config import SiteConfig, load_config
+from assetsync.core.names import LONGEST_NAME, MAX_SENT
 from assetsync.errors import (
     AssetsyncError,
     IllegalTransition,
@@ -42,12 +43,13 @@ from .sim_answers import client_over
 from .sim_by_hand import Hand
 from .sim_checks import Checks, Violation
 from .sim_clock import SimClock
+from .sim_fields import expect_few_tries, is_new_field
 from .sim_lies import LONG, strangers_of
 from .sim_refused import expect_held
 from .sim_restless import Recording
 from .sim_schedule import Variant
 from .sim_service import SimService
-from .sim_tree import CHUNK, FOLDERS, SMALL, Files
+from .sim_tree import CHUNK, FOLDERS, HELD, LACKING, SMALL, Files
 from .sim_values import GRACE, Post
 
 WORKERS = 2
@@ -128,6 +130,7 @@ class Simulation:
     def __init__(self, base: Path, variant: Variant) -> None:
         self.base = base
         self.variant = variant
+        self.is_upgraded = False
         self.trace: list[str] = []
         self.clock = SimClock()
         self.clock.waited = lambda seconds: self.baton.mark() if seconds else self.baton.mark("scan")
@@ -189,6 +192,9 @@ class Simulation:
         }
         if self.variant.default_limits:
             del said["service"]["read_timeout"], said["upload"]
+        if self.variant.lacks:
+            said["service"]["custom_fields"] = {"Lacking": LACKING, "Held": HELD}
+            said["service"]["longest_name"] = str(LONGEST_NAME if self.is_upgraded else MAX_SENT)
         if self.variant.unprocessed_after:
             said["policy"]["unprocessed_after"] = f"{self.variant.unprocessed_after}s"
         file = self.base / "site.yaml"
@@ -198,6 +204,16 @@ class Simulation:
     def _requires(self, folder: str) -> bool:
         """Return whether files of a mapping wait for sidecars of their own."""
         return self.variant.requires_sidecars and folder in REQUIRED_IN
+
+    def upgrade(self) -> None:
+        """End the process, and begin a release that cuts names to what the service keeps."""
+        self.is_upgraded = True
+        self.config = self._config()
+        self.die(reboot=False, why="for an upgrade")
+
+    def waits_for_good(self, row) -> bool:
+        """Return whether a queued row waits for a sidecar of its own, or because its field was tried in vain."""
+        return self.waits_for_sidecar(row) or is_new_field(self, row)
 
     def waits_for_sidecar(self, row) -> bool:
         """Return whether a row waits for a sidecar of its own, as it should."""
@@ -347,6 +363,7 @@ class Simulation:
         if self.variant.refuses:
             expect_held(post)
         self._expect_described(post)
+        expect_few_tries(self, post)
         self.recording.arrived(post)
 
     def _used_ids(self) -> list[str]:

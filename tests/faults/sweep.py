@@ -21,6 +21,7 @@ from tests.faults import sim_end
 from tests.faults.sim_by_hand import by_hand_schedule
 from tests.faults.sim_curated import curated_schedule
 from tests.faults.sim_failing import FAILING, failing_schedule
+from tests.faults.sim_fields import fields_schedule
 from tests.faults.sim_late import gateway_schedule, lagging_schedule
 from tests.faults.sim_lies import HONEST
 from tests.faults.sim_nameless import nameless_schedule
@@ -61,6 +62,7 @@ KINDS: dict[str, Callable[[int], Schedule]] = {
     "own": own_schedule,
     "refused sizes": refused_sizes_schedule,
     "refused": refused_schedule,
+    "fields": fields_schedule,
 }
 AT_ONCE = 25
 PROGRESS_EVERY = 1000

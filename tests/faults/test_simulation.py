@@ -23,6 +23,7 @@ I13 A file that the service accepts and never processes ends blocked, and verifi
 I14 What the service does not hold of the metadata that was sent is listed, of a verified file, and nothing else is.
 I15 Of a size that a proxy refuses, one file is sent a day; once its limit is raised, all are.
 I16 No document is sent with metadata for which the service would never process it.
+I17 Few files are sent with a custom field that the service does not have, and none under a longer name than it keeps.
 
 A failing seed is made as small as it can be and printed with its trace. `ASSETSYNC_SEED` sets the first seed, `--long`
 runs 10,000 schedules and searches for each mutant among them. Without it, a slice of the mutants is searched for
@@ -49,6 +50,7 @@ from tests.slices import skip_outside
 from .sim_by_hand import by_hand_schedule
 from .sim_curated import curated_schedule
 from .sim_failing import FAILING, failing_schedule
+from .sim_fields import fields_schedule
 from .sim_late import gateway_schedule, lagging_schedule
 from .sim_lies import HONEST, lies_of
 from .sim_mutants import (
@@ -57,6 +59,7 @@ from .sim_mutants import (
     OF_CURATED,
     OF_FAILING,
     OF_FALSE_LISTS,
+    OF_FIELDS,
     OF_LAGGING,
     OF_NAMELESS,
     OF_OWN,
@@ -112,6 +115,7 @@ SHORT_OWN, LONG_OWN = 6, 3000
 SHORT_LYING, LONG_LYING = 8, 1000
 SHORT_REFUSED_SIZES, LONG_REFUSED_SIZES = 6, 1000
 SHORT_REFUSED, LONG_REFUSED = 6, 3000
+SHORT_FIELDS, LONG_FIELDS = 6, 3000
 REACH = 400
 """Within so many seeds a mutant must be found."""
 KNOWN = {
@@ -163,6 +167,7 @@ KNOWN = {
     "all_metadata_is_sent": 20261121,
     "what_is_never_processed_is_sent_again": 1,
     "what_is_never_processed_is_waited_for": 1,
+    "all_try_a_new_field": 20261165,
 }
 """A seed that finds the mutant: the search begins there, so that it is short while nothing has changed.
 
@@ -477,3 +482,12 @@ def test_failing_seed_reports_its_trace(monkeypatch: pytest.MonkeyPatch):
     assert re.match(r"seed 20261203: I2: .* is stored 2 times", schedule)
     assert len(schedule.splitlines()) < 15
     assert "CRASH between two steps, the machine restarts" in trace
+
+
+def test_unknown_fields_and_long_names_lose_nothing(request: pytest.FixtureRequest):
+    _find_none(fields_schedule, LONG_FIELDS if request.config.getoption("--long") else SHORT_FIELDS)
+
+
+@pytest.mark.parametrize("mutant", OF_FIELDS, ids=lambda mutant: mutant.__name__)
+def test_many_files_are_lost_without_this_rule(mutant, monkeypatch: pytest.MonkeyPatch):
+    _needs(mutant, fields_schedule, "I17", monkeypatch)
