@@ -158,7 +158,7 @@ KNOWN = {
     "any_upload_is_a_control_sample": 20261133,
     "a_gateway_timeout_is_an_end": 20261122,
     "an_unanswered_look_up_counts": 20261138,
-    "a_failed_search_is_not_repeated": 20261121,
+    "a_failed_search_is_not_repeated": 20261124,
     "a_round_is_thrown_away_whole": 20261151,
     "an_answered_500_is_no_answer": 10,
     "accepted_uploads_allow_no_doubts": 12,
