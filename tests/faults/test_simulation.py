@@ -134,7 +134,7 @@ KNOWN = {
     "no_take_over": 20261124,
     "a_look_up_follows_at_once": 20261124,
     "a_beginning_is_proof": 571,
-    "what_is_over_has_left_nothing": 918,
+    "what_is_over_has_left_nothing": 1528,
     "a_sidecar_is_only_read": 20262013,
     "a_change_after_the_look_is_not_told": 5020,
     "what_is_to_be_replaced_is_taken": 5699,
