@@ -102,17 +102,29 @@ _NAMED_IN = {
 """The columns that hold folder ids, by table."""
 
 
-def _spell(conn: sqlite3.Connection, folder: str) -> None:
-    """Write a folder's id in this spelling everywhere."""
-    is_other = "{0} = ?1 COLLATE NOCASE AND {0} <> ?1"
+def _spell(conn: sqlite3.Connection, folders: Collection[str]) -> None:
+    """Write the ids of these folders in this spelling everywhere."""
+    spelling = {folder.lower(): folder for folder in folders}
+
+    def others(sql: str) -> list[tuple[str, str]]:
+        found = (row[0] for row in conn.execute(sql))
+        return [(spelling[each.lower()], each) for each in found if spelling.get(each.lower(), each) != each]
+
     for table, columns in _NAMED_IN.items():
         for column in columns:
             # A row that would collide stays: the folder is listed anew, and an attempt is looked up as it was sent.
-            conn.execute(f"UPDATE OR IGNORE {table} SET {column} = ?1 WHERE {is_other.format(column)}", (folder,))
-    conn.execute(f"UPDATE facts SET value = ?1 WHERE name LIKE 'mapping:%' AND {is_other.format('value')}", (folder,))
-    audited = f"'{AUDITED}' || ?1"
-    is_other_audit = f"name = {audited} COLLATE NOCASE AND name <> {audited}"
-    conn.execute(f"UPDATE OR IGNORE facts SET name = {audited} WHERE {is_other_audit}", (folder,))
+            conn.executemany(
+                f"UPDATE OR IGNORE {table} SET {column} = ? WHERE {column} = ?",
+                others(f"SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL"),
+            )
+    conn.executemany(
+        "UPDATE facts SET value = ? WHERE name LIKE 'mapping:%' AND value = ?",
+        others("SELECT DISTINCT value FROM facts WHERE name LIKE 'mapping:%' AND value IS NOT NULL"),
+    )
+    conn.executemany(
+        f"UPDATE OR IGNORE facts SET name = '{AUDITED}' || ? WHERE name = '{AUDITED}' || ?",
+        others(f"SELECT substr(name, {len(AUDITED) + 1}) FROM facts WHERE name LIKE '{AUDITED}%'"),
+    )
 
 
 class FolderListings:
@@ -146,8 +158,7 @@ class FolderListings:
             return
 
         def work(conn: sqlite3.Connection) -> None:
-            for folder in folders:
-                _spell(conn, folder)
+            _spell(conn, folders)
             set_fact(conn, _SPELLED, spelled)
 
         self._store.write(work)
