@@ -193,9 +193,12 @@ class MetadataDrift:
         return bool(self._store.value(sql, xmp, *stat, row.id))
 
     def sent_fields(self, row: FileRow) -> str | None:
-        """Return `core.metadata.sent_fields` of the newest upload of a version; None if that is unknown."""
-        sql = "SELECT sent_fields FROM attempts WHERE file_id = ? ORDER BY id DESC LIMIT 1"
-        found: str | None = self._store.value(sql, row.id) if row.uploaded_at is not None else None
+        """Return `core.metadata.sent_fields` of the newest upload of a version; None if that is unknown.
+
+        It is also unknown if the upload's metadata is not what the asset has: a person may have named another asset.
+        """
+        sql = "SELECT sent_fields FROM attempts WHERE file_id = ? AND meta_digest = ? ORDER BY id DESC LIMIT 1"
+        found: str | None = self._store.value(sql, row.id, row.meta_digest) if row.uploaded_at is not None else None
         return found
 
     def drifted(self, path: bytes = b"") -> Iterator[FileRow]:
