@@ -1,6 +1,8 @@
 """`drift list` and `drift settle`: what is to be set in the service by hand, and that it is."""
 
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -81,6 +83,18 @@ def test_options_that_differ_are_their_own_kind(site, option):
     assert site.run("drift settle", "photos/a.jpg").out == "1 settled\n"
     site.run("reconcile")
     assert site.run("drift list").out == "nothing has drifted\n"
+
+
+def test_drift_of_another_asset_is_not_of_options(site):
+    """A person may name another asset for a file: the fields of its newest upload say nothing about that one."""
+    site.write("a.jpg", b"a picture")
+    site.write("a.jpg.yaml", b"description: The pier\n")
+    assert site.run("reconcile").code == 0
+    with closing(sqlite3.connect(site.ledger)) as ledger, ledger:
+        ledger.execute("UPDATE files SET meta_digest = 'of another asset', drift = 'unread'")
+    site.run("reconcile")
+    (found,) = site.run("drift list", "--json").objects
+    assert (found["reason"], found["metadata"]) == ("metadata", {"img_description": "The pier"})
 
 
 def test_settled_drift_is_hidden_till_changed(drifted):
