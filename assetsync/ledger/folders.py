@@ -108,6 +108,9 @@ def _spell(conn: sqlite3.Connection, folder: str) -> None:
     audited = f"'{AUDITED}' || ?1"
     is_other_audit = f"name = {audited} COLLATE NOCASE AND name <> {audited}"
     conn.execute(f"UPDATE OR IGNORE facts SET name = {audited} WHERE {is_other_audit}", (folder,))
+    # What an operator permits to the brake counts for the folder.
+    is_other_brake = f"kind = 'missing' AND {is_other.format('subject')}"
+    conn.execute(f"UPDATE OR IGNORE brakes SET subject = ?1 WHERE {is_other_brake}", (folder,))
 
 
 class FolderListings:
