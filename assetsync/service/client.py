@@ -152,7 +152,10 @@ class HttpService:
         """
         if self._keeps_to_folder is None:
             nowhere = SearchRequest(searchfor="%", folderid=secrets.token_hex(16).upper(), dbdirect=True, maxrows=1)
-            with self._open_search(search_call(nowhere), self._verb, FolderIds()) as assets:
+            call = search_call(nowhere)
+            with ExitStack() as stack:
+                # The search that shows which verb is understood may be the one that asks.
+                assets = self._either(lambda verb: stack.enter_context(self._open_search(call, verb, FolderIds())))
                 self._keeps_to_folder = next(assets, None) is None
         return self._keeps_to_folder
 
