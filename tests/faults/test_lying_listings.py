@@ -3,6 +3,8 @@
 The ledger is lost or restored, so that only listings show what is there. Nothing is sent a second time.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from assetsync.model import SearchRequest, State
@@ -193,6 +195,41 @@ def test_broad_names_are_searched_once_per_listing(world):
     assert world.posted() == []
     assert "proves nothing" in (world.row("日.jpg").detail or "")
     assert len([search for search in world.service.searches if search.searchfor == "%.jpg"]) <= 20
+
+
+def lose_folder(world: World) -> None:
+    """Upload files, and let a person add one; then the folder shows nothing any more, and has to be listed anew."""
+    for number in range(3):
+        world.write(f"{number}.jpg", f"ours {number}".encode())
+    world.scan()
+    world.live(60.0, tick=5.0)
+    put_files(world, ["new.jpg"])
+    world.service.posts.clear()
+    world.site.folder_listing.list_anew()
+
+
+def expect_new_is_held(world: World) -> None:
+    world.scan()
+    world.live(300.0, tick=5.0)
+    assert (world.posted(), world.row("new.jpg").state) == ([], State.QUEUED)
+    assert "F1" in world.ledger.reports.holds(world.clock.now())
+
+
+def test_moved_asset_does_not_explain_empty_listing(world):
+    """The key loses the right to the folder after a person moved one of its assets to another."""
+    lose_folder(world)
+    next(iter(world.service.assets.values())).folder = "F9"
+    world.service.unseen = {"F1"}
+    expect_new_is_held(world)
+
+
+def test_unnamed_folder_does_not_explain_empty_listing(world):
+    """A search in all folders shows the assets, and names no folder."""
+    lose_folder(world)
+    shown, matches = world.service._shown, world.service._matches
+    world.service._shown = lambda asset: replace(shown(asset), folder_id="")
+    world.service._matches = lambda asset, request: not request.folderid and matches(asset, request)
+    expect_new_is_held(world)
 
 
 def test_empty_listing_without_right_sends_one_file(world):
