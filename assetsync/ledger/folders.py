@@ -125,6 +125,11 @@ def _spell(conn: sqlite3.Connection, folders: Collection[str]) -> None:
         f"UPDATE OR IGNORE facts SET name = '{AUDITED}' || ? WHERE name = '{AUDITED}' || ?",
         others(f"SELECT substr(name, {len(AUDITED) + 1}) FROM facts WHERE name LIKE '{AUDITED}%'"),
     )
+    # What an operator permits to the brake counts for the folder.
+    conn.executemany(
+        "UPDATE OR IGNORE brakes SET subject = ? WHERE kind = 'missing' AND subject = ?",
+        others("SELECT DISTINCT subject FROM brakes WHERE kind = 'missing'"),
+    )
 
 
 class FolderListings:
@@ -212,13 +217,15 @@ class FolderListings:
         return path
 
     def lacks(self, destfolderid: str, most: int) -> list[FileRow]:
-        """Return queued files of a size that no asset without an owner in the folder has: evenly spaced, below `most`.
+        """Return queued files that the listing of the folder seems to lack: evenly spaced, below `most`.
 
-        The listing of the folder shows none of them.
+        No asset without an owner in the folder has the size of such a file, or none has its name.
         """
         sql = (
-            f"SELECT id FROM files f {_WANTED_IN} AND state = 'queued' AND NOT EXISTS"
-            " (SELECT 1 FROM sightings WHERE folder_id = f.destfolderid AND size = f.size) ORDER BY id"
+            f"SELECT id FROM files f {_WANTED_IN} AND state = 'queued' AND (NOT EXISTS"
+            " (SELECT 1 FROM sightings WHERE folder_id = f.destfolderid AND size = f.size)"
+            # Not by file, because any number of assets may be of one size.
+            " OR folded_name NOT IN (SELECT lower(name) FROM sightings WHERE folder_id = ?1)) ORDER BY id"
         )
         spaced = SpacedSample[int](most // 2)
         for file_id in self._store.column(sql, destfolderid):

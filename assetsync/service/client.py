@@ -152,7 +152,10 @@ class HttpService:
         """
         if self._keeps_to_folder is None:
             nowhere = SearchRequest(searchfor="%", folderid=secrets.token_hex(16).upper(), dbdirect=True, maxrows=1)
-            with self._open_search(search_call(nowhere), self._verb, FolderIds()) as assets:
+            call = search_call(nowhere)
+            with ExitStack() as stack:
+                # The search that shows which verb is understood may be the one that asks.
+                assets = self._either(lambda verb: stack.enter_context(self._open_search(call, verb, FolderIds())))
                 # To its end: the rows of an answer that is cut show nothing.
                 self._keeps_to_folder = not sum(1 for _ in assets)
         return self._keeps_to_folder

@@ -3,6 +3,8 @@
 The ledger is lost or restored, so that only listings show what is there. Nothing is sent a second time.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from assetsync.model import SearchRequest, State
@@ -143,6 +145,91 @@ def test_long_capped_listing_without_total_sends_nothing(world):
     put_files(world, [f"{number:04}.jpg" for number in range(LONG)])
     world.service.cap = LONG - 20
     expect_nothing_sent(world)
+
+
+def test_capped_listing_of_one_size_sends_nothing(world):
+    """Scans are of one size; few files were sent when the next scan ends."""
+    put_files(world, [f"{number:04}.jpg" for number in range(LONG)], one_size=True)
+    world.service.cap = LONG - 20
+    world.scan()
+    world.site.uploader.step()
+    world.clock.advance(60)
+    expect_nothing_sent(world)
+
+
+def test_restart_lists_capped_folder_again(world):
+    """Files of the listing were taken over before the restart; what it lacks comes later."""
+    names = [f"{number:04}.jpg" for number in range(LONG + 20)]
+    put_files(world, names)
+    later = {name: (world.root / name).read_bytes() for name in names[10:]}
+    for name in later:
+        (world.root / name).unlink()
+    world.service.cap = LONG - 20
+    world.scan()
+    world.live(60.0, tick=5.0)
+    assert set(world.states().values()) == {State.VERIFIED}
+    world.restart()
+    for name in names[-40:]:
+        world.write(name, later[name])
+    expect_nothing_sent(world)
+
+
+def test_long_listing_costs_no_search_per_file(world):
+    """Each of the files is new, and the listing of the folder is whole."""
+    for number in range(LONG):
+        world.service.put(b"of a person".ljust(20 + number), f"person {number}.jpg")
+    for number in range(200):
+        world.write(f"{number}.jpg", b"new".ljust(1000 + number))
+    world.scan_and_send()
+    assert (len(world.posted()), len(world.service.searches) < 90) == (200, True)
+
+
+def test_broad_names_are_searched_once_per_listing(world):
+    for number in range(2 * ROWS):
+        world.service.put(b"of a person".ljust(20 + number), f"person {number}.jpg")
+    for number in range(10):
+        world.write(f"{'日' * (number + 1)}.jpg", f"new {number}".encode())
+    world.service.cap, world.service.states_total = ROWS - 1, True
+    world.scan()
+    world.live(540.0, tick=5.0)
+    assert world.posted() == []
+    assert "proves nothing" in (world.row("日.jpg").detail or "")
+    assert len([search for search in world.service.searches if search.searchfor == "%.jpg"]) <= 20
+
+
+def lose_folder(world: World) -> None:
+    """Upload files, and let a person add one; then the folder shows nothing any more, and has to be listed anew."""
+    for number in range(3):
+        world.write(f"{number}.jpg", f"ours {number}".encode())
+    world.scan()
+    world.live(60.0, tick=5.0)
+    put_files(world, ["new.jpg"])
+    world.service.posts.clear()
+    world.ledger.folder_listings.again("F1")
+
+
+def expect_new_is_held(world: World) -> None:
+    world.scan()
+    world.live(300.0, tick=5.0)
+    assert (world.posted(), world.row("new.jpg").state) == ([], State.QUEUED)
+    assert "F1" in world.ledger.reports.holds(world.clock.now())
+
+
+def test_moved_asset_does_not_explain_empty_listing(world):
+    """The key loses the right to the folder after a person moved one of its assets to another."""
+    lose_folder(world)
+    next(iter(world.service.assets.values())).folder = "F9"
+    world.service.unseen = {"F1"}
+    expect_new_is_held(world)
+
+
+def test_unnamed_folder_does_not_explain_empty_listing(world):
+    """A search in all folders shows the assets, and names no folder."""
+    lose_folder(world)
+    shown, matches = world.service._shown, world.service._matches
+    world.service._shown = lambda asset: replace(shown(asset), folder_id="")
+    world.service._matches = lambda asset, request: not request.folderid and matches(asset, request)
+    expect_new_is_held(world)
 
 
 def test_empty_listing_without_right_sends_one_file(world):

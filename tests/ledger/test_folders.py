@@ -37,6 +37,24 @@ def test_case_of_a_folder_id_is_no_other_mapping(make_world):
     assert world.ledger.store.column("SELECT destfolderid FROM folders ORDER BY 1") == [NEW]
 
 
+def test_brake_is_released_under_the_new_spelling(make_world):
+    world = make_world(folders=folders(p=OLD))
+    for number in range(20):
+        world.write(f"p/{number}.jpg", b"%d" % number)
+    world.scan_and_send()
+    world.live(90)
+    for assetid in [*world.service.assets][1:]:
+        del world.service.assets[assetid]
+    assert world.site.auditor.audit(OLD).braked
+    for asset in world.service.assets.values():
+        asset.folder = NEW
+    world.restart(folders=folders(p=NEW))
+    (brake,) = world.ledger.reports.brakes()
+    world.ledger.resume(brake.id, world.clock.now())
+    world.clock.advance(60)
+    assert (brake.subject, world.site.auditor.audit(NEW).braked) == (NEW, False)
+
+
 def test_mappings_of_one_folder_have_one_spelling(make_world):
     config = make_world(folders=folders(p=OLD, q=NEW)).config()
     assert [folder.destfolderid for folder in config.folders] == [OLD, OLD]

@@ -482,6 +482,14 @@ def test_get_only_service_is_remembered(serve, connect, wire_tools):
     assert seen == [b"POST", b"GET", b"GET", b"GET"]
 
 
+def test_get_only_service_may_name_no_folder(serve, connect, wire_tools):
+    """The first search has rows without a folder, so that another folder is asked for inside it."""
+    seen = []
+    service = connect(serve(_only_by_address(wire_tools, seen)).port)
+    with service.search(SearchRequest("x", folderid="F1", dbdirect=True)) as assets:
+        assert [asset.id for asset in assets] == ["A1", "A2"]
+
+
 def test_unknown_verb_is_replaced_by_get(serve, connect, wire_tools):
     seen = []
 

@@ -63,20 +63,19 @@ class _Listed:
     """A listing: its start on the steady clock (`at`), and the ids of unprocessed assets by casefolded name.
 
     `missed`: assets that neither the last audit nor so far this listing showed, with the time when they were last met ·
-    `scan`: the time of the last scan before it · `incomplete`: why assets may be missing, None if these are all ·
-    `may_be_cut`: it is long and states no total, and no search has shown yet whether it is whole · `searched`: the
-    versions that were searched for by name since · `is_empty`: it showed nothing, and nothing shows yet whether that
-    can be believed; `first` is the version that is sent to find out.
+    `incomplete`: why assets may be missing, None if these are all · `may_be_cut`: it is long and states no total, and
+    no search has shown yet whether it is whole · `searched`: by version that was searched for by name since, whether
+    the search showed everything · `is_empty`: it showed nothing, and nothing shows yet whether that can be believed;
+    `first` is the version that is sent to find out.
     """
 
     at: float
     missed: dict[str, float | None]
-    scan: float | None = None
     incomplete: str | None = None
     may_be_cut: bool = False
     is_empty: bool = False
     first: int | None = None
-    searched: set[int] = field(default_factory=set)
+    searched: dict[int, bool] = field(default_factory=dict)
     unprocessed: dict[str, str] = field(default_factory=dict)
 
     def like(self, names: Iterable[str]) -> str | None:
@@ -250,8 +249,8 @@ class FolderListing:
         Return why it may be there nevertheless, None if that is known not to be so. Raise as `ensure` does.
         """
         folder, listings = row.destfolderid, self._ledger.folder_listings
-        scan = self._ledger.runs.last_scan()
-        if listed.may_be_cut and scan is not None and scan.at != listed.scan:
+        # Before the first scan has ended, few files may be queued: each is searched for.
+        if listed.may_be_cut and self._ledger.runs.has_scanned():
             self._expect_time()
             with self._alone(folder, self._again):
                 self._look_for_some(folder, listed)
@@ -261,18 +260,21 @@ class FolderListing:
             self._expect_time()
             with self._held_if_failing(folder):
                 self._look_for(row, listed)
-        if listed.incomplete is None or (row.id in listed.searched and listings.keeps_names(folder)):
+        if listed.incomplete is None or (listed.searched[row.id] and listings.keeps_names(folder)):
             return None
         return f"{listed.incomplete}; {_BY_NAME_NOT}"
 
     def _look_for_some(self, folder: str, listed: _Listed) -> None:
         """Search for some files by name that a long listing lacks: if one is found, the listing was cut."""
-        for row in self._ledger.folder_listings.lacks(folder, _SAMPLES):
+        rows = self._ledger.folder_listings.lacks(folder, _SAMPLES)
+        for row in rows:
             self._look_for(row, listed)
             if listed.incomplete:
                 return
         listed.may_be_cut = False
-        self._ledger.folder_listings.made(folder)
+        if len(rows) >= _SAMPLES // 2:
+            # Fewer files show too little: the next start lists the folder again.
+            self._ledger.folder_listings.made(folder)
 
     def _look_for(self, row: FileRow, listed: _Listed) -> None:
         """Search for the asset of a file by each name that a release has sent; record what is found."""
@@ -286,8 +288,7 @@ class FolderListing:
                 name = printable(strangers[0].filename.encode())
                 listed.incomplete = f"the listing of folder {folder} is incomplete: it lacks {name}"
                 self._report_incomplete(folder, listed.incomplete)
-        if is_whole:
-            listed.searched.add(row.id)
+        listed.searched[row.id] = is_whole
 
     def _report_incomplete(self, folder: str, why: str) -> None:
         self._ledger.folder_listings.unproven(folder)
@@ -417,10 +418,10 @@ class FolderListing:
         Return the number of requests for a listing at its start. Raise ServiceError, also if it takes longer than
         `within` seconds, or if it is empty although the folder accepted a file.
         """
-        listings, scan = self._ledger.folder_listings, self._ledger.runs.last_scan()
+        listings, before = self._ledger.folder_listings, self._listed.get(destfolderid)
         asks = listings.asks(destfolderid)
         missed = listings.missed(destfolderid, _MOST_KEPT)
-        listed = _Listed(self._clock.steady(), missed, None if scan is None else scan.at)
+        listed = _Listed(self._clock.steady(), missed, first=None if before is None else before.first)
         listing = self._contents(CheckedListing, destfolderid, within=within)
         unprocessed = self._contents(FolderContents, destfolderid, available="0", within=within)
         shown = self._in_time(chain(listing, unprocessed), within)
@@ -433,17 +434,20 @@ class FolderListing:
             if accepted is not None:
                 raise BadAnswer(
                     f"the listing of folder {destfolderid} is empty, and {printable(accepted)} was stored there",
-                    hint="may the key's user see the folder? If the asset was deleted there, `assetsync retry`",
+                    hint="may the key's user see the folder? If the asset was deleted there,"
+                    " `assetsync retry --send-again PATH`",
                 )
             listed.is_empty = True
-            listings.unproven(destfolderid)
         if listed.incomplete is None:
             listings.not_there(listed.missed)
         self._listed[destfolderid] = listed
         if listed.incomplete is not None:
             self._report_incomplete(destfolderid, listed.incomplete)
-        elif listings.asks(destfolderid) == asks and not (listed.is_empty or listed.may_be_cut):
-            # Otherwise another listing was requested during this one, or this one is not believed yet.
+        elif listed.is_empty or listed.may_be_cut:
+            # It is not believed yet.
+            listings.unproven(destfolderid)
+        elif listings.asks(destfolderid) == asks:
+            # Otherwise another listing was requested during this one.
             listings.made(destfolderid)
         return asks
 

@@ -301,6 +301,12 @@ class TestOfTheTree:
         assert "nothing was sent" in result.only["message"]
         assert mirrored.sandbox.assets() == [asset]
 
+    def test_folder_in_other_case_is_the_mapped_one(self, mirrored):
+        (asset,) = mirrored.sandbox.assets()
+        result = upload(mirrored, mirrored.photos / "first.jpg", folder=PHOTOS.swapcase())
+        assert (result.code, result.only["assetid"]) == (0, asset.id)
+        assert mirrored.sandbox.assets() == [asset]
+
     def test_send_again_uploads_a_verified_file(self, mirrored):
         (old,) = mirrored.sandbox.assets()
         result = upload(mirrored, mirrored.photos / "first.jpg", "--send-again")

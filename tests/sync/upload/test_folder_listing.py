@@ -316,6 +316,26 @@ def test_relisting_request_outlasts_a_worker(make_world):
     assert len(world.service.searches) == before
 
 
+def test_relisting_lets_no_second_first_file_in(world):
+    """The folder is listed again while the first file is sent, and a worker has taken another file before."""
+    for path in ("first.jpg", "second.jpg"):
+        world.write(path, path.encode())
+    listing, refused = world.site.folder_listing, []
+
+    def list_again(request) -> None:
+        world.service.during_upload = lambda _request: None
+        world.ledger.folder_listings.again("F1")
+        listing.ensure("F1")
+        other = "first.jpg" if request.filename == "second.jpg" else "second.jpg"
+        with pytest.raises(Unlisted):
+            listing.shows_of(world.row(other))
+        refused.append(other)
+
+    world.service.during_upload = list_again
+    world.scan_and_send()
+    assert len(refused) == 1
+
+
 def test_relisting_request_outlasts_a_restart(make_world):
     world = make_world()
     world.service.during_search = lambda _request: world.ledger.folder_listings.again("F1")
