@@ -229,7 +229,9 @@ def build(
     upload_queue = UploadQueue(
         ledger, clock, plan.mappings.all, most_long=most_long, certain_size=lambda: size_limit.certain
     )
-    folder_listing = FolderListing(context, health_check, service_identity.make_sure, upload_queue.is_leased)
+    folder_listing = FolderListing(
+        context, health_check, service_identity.make_sure, upload_queue.is_leased, grace=config.upload.doubt_grace
+    )
     kinds = Kinds(ledger, clock, config.service, is_leased=upload_queue.is_leased)
     new_fields = NewFields(
         ledger, clock, config.service, kinds, config.service.meta_fields, is_leased=upload_queue.is_leased

@@ -123,6 +123,18 @@ class Running:
         finally:
             ledger.close()
 
+    def waiting(self) -> dict[str, str]:
+        """Return the state and the reason of each file that is not verified."""
+        ledger = read_ledger(self.ledger)
+        try:
+            return {
+                os.fsdecode(row.path): f"{row.state}, {row.reason}: {row.detail}"
+                for row in ledger.reports.files()
+                if row.state is not State.VERIFIED
+            }
+        finally:
+            ledger.close()
+
     def drift(self) -> dict[str, str]:
         ledger = read_ledger(self.ledger)
         try:

@@ -216,6 +216,12 @@ class FolderListings:
         path: bytes | None = self._store.value(sql, destfolderid)
         return path
 
+    def first_absent(self, destfolderid: str) -> int | None:
+        """Return the first version of a folder whose upload was found absent, and that was not read back since."""
+        sql = f"SELECT MIN(id) FROM files {_WANTED_IN} AND absences > 0 AND state <> 'verified'"
+        found: int | None = self._store.value(sql, destfolderid)
+        return found
+
     def lacks(self, destfolderid: str, most: int) -> list[FileRow]:
         """Return queued files that the listing of the folder seems to lack: evenly spaced, below `most`.
 

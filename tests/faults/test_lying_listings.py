@@ -3,6 +3,7 @@
 The ledger is lost or restored, so that only listings show what is there. Nothing is sent a second time.
 """
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,8 @@ from .conftest import FOLDER, Place
 COUNT = 14
 ROWS = 25
 """Rows of a page, or of a capped list: the least that is not taken for the last page."""
+GRACE = 20.0
+"""Seconds of the grace of a doubt in the world."""
 LONG = 520
 """Files of a folder whose list may be capped although it states no total: more than 500."""
 
@@ -157,6 +160,19 @@ def test_capped_listing_of_one_size_sends_nothing(world):
     expect_nothing_sent(world)
 
 
+def test_broad_name_waits_for_the_end_of_the_scan(world):
+    """No search by name shows whether the long listing lacks the file."""
+    put_files(world, ["日.jpg", *(f"{number:04}.jpg" for number in range(LONG))])
+    world.service.cap = LONG - 20
+    world.hint("日.jpg")
+    world.site.uploader.step()
+    assert world.posted() == []
+    assert "may have been cut" in (world.row("日.jpg").detail or "")
+    world.scan()
+    world.live(60.0, tick=5.0)
+    assert world.posted() == []
+
+
 def test_restart_lists_capped_folder_again(world):
     """Files of the listing were taken over before the restart; what it lacks comes later."""
     names = [f"{number:04}.jpg" for number in range(LONG + 20)]
@@ -243,3 +259,27 @@ def test_empty_listing_without_right_sends_one_file(world):
     world.live(7200.0, tick=5.0)
     assert len(world.posted()) <= 1
     assert set(world.states().values()) == {State.VERIFIED}
+
+
+def test_lost_answers_without_right_send_each_file_once(world):
+    """The service stores each upload, no answer arrives, and the folder shows nothing."""
+    for number in range(6):
+        world.write(f"{number}.jpg", f"content {number}".encode())
+    world.service.unseen = {"F1"}
+    world.service.script.extend(["lost_after"] * 50)
+    world.scan()
+    world.live(30 * GRACE, tick=5.0)
+    # The oldest is sent again after one grace and after six, as a lone file that is lost on its way must arrive.
+    assert sorted(Counter(world.posted()).values()) == [1, 1, 1, 1, 1, 3]
+    world.service.unseen = set()
+    world.service.script.clear()
+    world.live(100 * GRACE, tick=5.0)
+    assert (len(world.posted()), set(world.states().values())) == (8, {State.VERIFIED})
+
+
+def test_lone_file_lost_on_the_way_to_empty_folder_arrives(world):
+    world.write("0.jpg", b"content")
+    world.service.script.extend(["lost_before"] * 2)
+    world.scan()
+    world.live(30 * GRACE, tick=5.0)
+    assert (len(world.posted()), set(world.states().values())) == (3, {State.VERIFIED})

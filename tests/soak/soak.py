@@ -263,8 +263,7 @@ class Soak:
     def _end(self) -> None:
         """Stop the daemon once every file is verified, and compare tree and service; raise SoakFailed."""
         if not self._comes_to_rest(PATIENCE):
-            states = {path: state for path, state in self._running.states().items() if state != "verified"}
-            raise SoakFailed(f"not verified within {PATIENCE:.0f} s: {states}")
+            raise SoakFailed(f"not verified within {PATIENCE:.0f} s: {self._running.waiting()}")
         self._say(f"{self._elapsed():6.0f} s: every file is verified")
         # The upload of a file that has gone may still be in doubt; it is an orphan after that.
         self._waits(lambda: not self._difference(self._orphans()), PATIENCE)

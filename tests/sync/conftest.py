@@ -4,6 +4,8 @@ import hashlib
 
 import pytest
 
+from assetsync.model import State
+
 
 def chunked(size: int) -> bytes:
     """Give bytes of which no two blocks are the same."""
@@ -15,6 +17,15 @@ def lose(world, *what, content: bytes = b"some content", path: str = "a.jpg") ->
     world.write(path, content)
     world.service.script.extend(what)
     world.scan_and_send()
+
+
+def show_one(world) -> None:
+    """Let the folder show a file of ours, so that what it does not show is absent."""
+    world.write("shown.jpg", b"a file that is shown")
+    world.scan()
+    world.live(5.0)
+    assert world.row("shown.jpg").state is State.VERIFIED
+    world.service.posts.clear()
 
 
 class Killed(BaseException):

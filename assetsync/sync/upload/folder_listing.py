@@ -17,7 +17,7 @@ import structlog
 from assetsync.core.names import may_be, printable
 from assetsync.errors import BadAnswer, ServiceError, ServiceUnreachable
 from assetsync.ledger.folders import UNLISTED, Hold
-from assetsync.ledger.rows import FileRow
+from assetsync.ledger.rows import AttemptRow, FileRow
 from assetsync.model import Asset, SearchRequest
 from assetsync.service.search import like_pattern
 from assetsync.sync.context import Context
@@ -30,7 +30,9 @@ log = structlog.get_logger(__name__)
 
 _BATCH = 1000
 _LIST_AGAIN = 60.0
-_LIST_INCOMPLETE_AGAIN = 600.0
+_LIST_INCOMPLETE_AGAIN = 20
+"""An incomplete listing is made again after so many times the seconds that it took, after a minute at least."""
+_LIST_INCOMPLETE_LATEST = 600.0
 _MOST_KEPT = 100_000
 _QUICK = 15.0
 _TRY_AGAIN = 10.0
@@ -42,6 +44,12 @@ _BY_NAME_NOT = (
     "a search for the name of this file proves nothing, because it finds too much, or no asset of the folder has shown"
     " yet that names are kept: raise the limit of the service's answers, or `assetsync retry --send-again PATH`"
 )
+_UNSEEN = (
+    "it was sent, and its folder shows nothing so far: does the key's user see the folder? It waits until the folder"
+    " shows an asset; `assetsync retry --send-again PATH`"
+)
+_AGAIN_GROWTH = 6.0
+"""Factor by which a file waits longer for each further upload into a folder that shows nothing."""
 _SLOW = 30.0
 """Seconds after which a listing that holds up uploads is reported."""
 
@@ -60,16 +68,17 @@ class ListingNeeded(Exception):
 
 @dataclass(slots=True)
 class _Listed:
-    """A listing: its start on the steady clock (`at`), and the ids of unprocessed assets by casefolded name.
+    """A listing: its start on the steady clock (`at`), how long it `took`, and unprocessed ids by casefolded name.
 
     `missed`: assets that neither the last audit nor so far this listing showed, with the time when they were last met ·
     `incomplete`: why assets may be missing, None if these are all · `may_be_cut`: it is long and states no total, and
     no search has shown yet whether it is whole · `searched`: by version that was searched for by name since, whether
     the search showed everything · `is_empty`: it showed nothing, and nothing shows yet whether that can be believed;
-    `first` is the version that is sent to find out.
+    `first` is the version that is sent to find out · `newest`: the number of the newest attempt at its start.
     """
 
     at: float
+    newest: int
     missed: dict[str, float | None]
     incomplete: str | None = None
     may_be_cut: bool = False
@@ -77,6 +86,12 @@ class _Listed:
     first: int | None = None
     searched: dict[int, bool] = field(default_factory=dict)
     unprocessed: dict[str, str] = field(default_factory=dict)
+    took: float = 0.0
+
+    @property
+    def again_at(self) -> float:
+        """When it is made again if it is incomplete, on the steady clock."""
+        return self.at + self.took + min(max(_LIST_AGAIN, _LIST_INCOMPLETE_AGAIN * self.took), _LIST_INCOMPLETE_LATEST)
 
     def like(self, names: Iterable[str]) -> str | None:
         """Return the id of an unprocessed asset that may have one of the names; any id if there are too many."""
@@ -101,14 +116,17 @@ class FolderListing:
         health_check: HealthCheck,
         make_sure: Callable[[], None],
         is_leased: Callable[[int], bool],
+        *,
+        grace: float,
     ) -> None:
         """Start with no folder listed.
 
         `make_sure` raises if the identity of the service is not confirmed, `is_leased` returns whether a worker has a
-        version.
+        version; `grace` is that of a doubt in seconds.
         """
         self._make_sure = make_sure
         self._is_leased = is_leased
+        self._grace = grace
         self._folder_backoff = FolderBackoff(health_check)
         self._names_of = context.names_of_path
         self._ledger = context.ledger
@@ -200,9 +218,11 @@ class FolderListing:
             return Listing()
         if listed.is_empty:
             listed = self._after_first(row, listed)
+        if listed.is_empty and not self._may_go_again(row):
+            return Listing(unsure=_UNSEEN)
         unsure = None
         try:
-            if listed.incomplete and self._clock.steady() - listed.at >= _LIST_INCOMPLETE_AGAIN:
+            if listed.incomplete and self._clock.steady() >= listed.again_at:
                 self._expect_time()
                 with self._alone(row.destfolderid, self._again):
                     self._list(row.destfolderid)
@@ -231,7 +251,7 @@ class FolderListing:
         first = listed.first
         if first not in (None, row.id) and self._is_leased(first):
             raise Unlisted(held=False)
-        if self._ledger.folder_listings.accepted(row.destfolderid) is None:
+        if not self._may_show_more(row, listed):
             with self._lock:
                 if listed.first != first:
                     raise Unlisted(held=False)
@@ -242,6 +262,35 @@ class FolderListing:
         self._known.pop(row.destfolderid, None)
         self.ensure(row.destfolderid)
         return self._listed[row.destfolderid]
+
+    def _may_show_more(self, row: FileRow, listed: _Listed) -> bool:
+        """Return whether a listing that was empty may show something now: an asset of ours, or of the file."""
+        folder = row.destfolderid
+        if self._ledger.folder_listings.accepted(folder) is not None or self._has_shown(folder):
+            return True
+        is_old = self._clock.steady() - listed.at >= _LIST_AGAIN
+        return bool(row.absences) and (is_old or self._last_attempt(row).id > listed.newest)
+
+    def _has_shown(self, folder: str) -> bool:
+        """Return whether the folder has shown an asset of ours that is still expected there."""
+        return bool(self._ledger.control_samples.read_back_last(folder, 1))
+
+    def _last_attempt(self, row: FileRow) -> AttemptRow:
+        return self._ledger.doubts.attempts(row.id, 1)[0]
+
+    def _may_go_again(self, row: FileRow) -> bool:
+        """Return whether a file that an empty folder did not show may be sent there again.
+
+        Where the key's user has no right, such a file may have been stored. Of a folder one file goes again, later each
+        time: a lone file that was lost would never arrive otherwise. The others wait until the folder shows something.
+        """
+        if not row.absences:
+            return True
+        last = self._last_attempt(row)
+        # The clock may have been set back since.
+        passed = abs(self._clock.now() - (last.ended_at or last.started_at))
+        is_first = self._ledger.folder_listings.first_absent(row.destfolderid) == row.id
+        return is_first and passed >= self._grace * _AGAIN_GROWTH ** (row.absences - 1)
 
     def _search(self, row: FileRow, listed: _Listed) -> str | None:
         """Search for a file by name in a folder whose listing may lack it, once in each process.
@@ -260,9 +309,9 @@ class FolderListing:
             self._expect_time()
             with self._held_if_failing(folder):
                 self._look_for(row, listed)
-        if listed.incomplete is None or (listed.searched[row.id] and listings.keeps_names(folder)):
+        if listed.searched[row.id] and (listed.incomplete is None or listings.keeps_names(folder)):
             return None
-        return f"{listed.incomplete}; {_BY_NAME_NOT}"
+        return f"{listed.incomplete or f'the listing of folder {folder} may have been cut'}; {_BY_NAME_NOT}"
 
     def _look_for_some(self, folder: str, listed: _Listed) -> None:
         """Search for some files by name that a long listing lacks: if one is found, the listing was cut."""
@@ -421,15 +470,17 @@ class FolderListing:
         listings, before = self._ledger.folder_listings, self._listed.get(destfolderid)
         asks = listings.asks(destfolderid)
         missed = listings.missed(destfolderid, _MOST_KEPT)
-        listed = _Listed(self._clock.steady(), missed, first=None if before is None else before.first)
+        first = None if before is None else before.first
+        listed = _Listed(self._clock.steady(), self._ledger.doubts.newest_attempt(), missed, first=first)
         listing = self._contents(CheckedListing, destfolderid, within=within)
         unprocessed = self._contents(FolderContents, destfolderid, available="0", within=within)
         shown = self._in_time(chain(listing, unprocessed), within)
         while batch := list(islice(shown, _BATCH)):
             self._remember(destfolderid, batch, listed)
+        listed.took = self._clock.steady() - listed.at
         listed.incomplete = listing.incomplete or unprocessed.incomplete
         listed.may_be_cut = listing.may_be_cut
-        if not (listing.count or unprocessed.count or self._ledger.control_samples.read_back_last(destfolderid, 1)):
+        if not (listing.count or unprocessed.count or self._has_shown(destfolderid)):
             accepted = listings.accepted(destfolderid)
             if accepted is not None:
                 raise BadAnswer(

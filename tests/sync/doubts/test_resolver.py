@@ -14,7 +14,7 @@ from assetsync.model import State
 from assetsync.service.multipart import closing
 from assetsync.sync.doubts import candidates
 from assetsync.sync.requests.decisions import Resolve
-from tests.sync.conftest import chunked, die_sending, lose
+from tests.sync.conftest import chunked, die_sending, lose, show_one
 from tests.world import PROBE
 
 VERIFIED, BLOCKED, QUEUED, IN_DOUBT = State.VERIFIED, State.BLOCKED, State.QUEUED, State.IN_DOUBT
@@ -750,6 +750,7 @@ def test_day_long_processing_needs_a_person(world, clock):
 
 
 def test_file_lost_five_times_is_blocked(world):
+    show_one(world)
     lose(world, *["lost_before"] * 20)
     world.live(1200)
     row = world.row("a.jpg")

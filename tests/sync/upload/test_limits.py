@@ -152,7 +152,7 @@ def test_decided_doubt_frees_its_folder(world):
     fail_in(world, "F0")
     world.live(25)
     world.service.before_upload = lambda _request: None
-    world.live(40)
+    world.live(100)
     assert set(world.states().values()) == {State.VERIFIED}
 
 
