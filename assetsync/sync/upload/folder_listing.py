@@ -72,9 +72,9 @@ class _Listed:
 
     `missed`: assets that neither the last audit nor so far this listing showed, with the time when they were last met ·
     `incomplete`: why assets may be missing, None if these are all · `may_be_cut`: it is long and states no total, and
-    no search has shown yet whether it is whole · `searched`: by version that was searched for by name since, whether
-    the search showed everything · `is_empty`: it showed nothing, and nothing shows yet whether that can be believed;
-    `first` is the version that is sent to find out · `newest`: the number of the newest attempt at its start.
+    no search has shown yet whether it is whole · `searched`: by version that was searched for by name, whether all
+    was shown · `is_empty`: it showed nothing, and nothing shows yet whether that can be believed; `first` is
+    the version that is sent to find out · `newest`: the number of the newest attempt at its start.
     """
 
     at: float
@@ -470,8 +470,10 @@ class FolderListing:
         listings, before = self._ledger.folder_listings, self._listed.get(destfolderid)
         asks = listings.asks(destfolderid)
         missed = listings.missed(destfolderid, _MOST_KEPT)
-        first = None if before is None else before.first
-        listed = _Listed(self._clock.steady(), self._ledger.doubts.newest_attempt(), missed, first=first)
+        listed = _Listed(self._clock.steady(), self._ledger.doubts.newest_attempt(), missed)
+        if before is not None:
+            listed.first = before.first
+            listed.searched = before.searched if len(before.searched) < _MOST_KEPT else {}
         listing = self._contents(CheckedListing, destfolderid, within=within)
         unprocessed = self._contents(FolderContents, destfolderid, available="0", within=within)
         shown = self._in_time(chain(listing, unprocessed), within)
