@@ -53,9 +53,12 @@ def raise_limit(simulation: "Simulation") -> None:
 
 
 def judge_refused_sizes(simulation: "Simulation") -> None:
-    """I15: no upload of a refused size follows another of this size or less, but for one a day, or after a death."""
+    """I15: no upload of a refused size follows another of this size or less, but for one a day, or after a death.
+
+    A person who has files tried again permits one upload of each size at least.
+    """
     variant, clock = simulation.variant, simulation.clock
-    if not variant.limit_is_raised or clock.jumped or clock.set_back:
+    if not variant.limit_is_raised or clock.jumped or clock.set_back or simulation.retried:
         return
     refused = simulation.service.refused
     again = sum(size >= min(refused[:number]) for number, size in enumerate(refused) if number)

@@ -146,6 +146,7 @@ class Simulation:
         self.recording = Recording(self)
         self.service.given_up = self.recording.given_up
         self.deaths = 0
+        self.retried = False
         self.forgot = False
         """Whether the ledger was lost, put back or rolled back."""
         self.service.made = self.checks.made
@@ -507,6 +508,7 @@ class Simulation:
             answer = str(error)
         self.site.size_limit.reload()
         self.site.upload_queue.clear()
+        self.retried = self.retried or verb == "retry"
         self.note(f"PERSON {verb}: {answer}")
 
 

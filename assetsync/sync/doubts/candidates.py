@@ -207,13 +207,15 @@ class Candidates:
     def wider(self, one: Looking, newest: int) -> tuple[list[Candidate], list[Candidate]]:
         """Return the candidates that all folders show: those in the doubt's own folder, and those in others.
 
-        Leave out assets that another upload into their folder may have made or left: nobody moved them there.
+        Leave out assets that another upload into their folder may have made or left: nobody moved them there. An asset
+        whose folder is not shown may have come into the doubt's own folder; the next listing of that folder shows it.
         """
         seen = self._sightings.first_seen(list(one.wider or ()))
         here, elsewhere = [], []
         for sight in self.of(replace(one, assets=one.wider or {}), newest):
             asset = sight.asset
-            if asset.folder_id in (one.doubt.attempt.destfolderid, ""):
+            may_have_come = not asset.folder_id and asset.id not in seen
+            if may_have_come or asset.folder_id == one.doubt.attempt.destfolderid:
                 here.append(sight)
             elif not self._is_left(asset, seen.get(asset.id, (newest, 0.0))[0], one.doubt.attempt.started_at):
                 elsewhere.append(sight)

@@ -415,7 +415,8 @@ class Resolver:
         if verdict is not absent:
             # Record when these assets were first seen: an asset that an operator rejects is not asked about again, and
             # the 24 hours of an unprocessed asset begin now.
-            self._ledger.sightings.record([sight.asset for sight in elsewhere if not sight.owned], newest, now)
+            shown = [sight.asset for sight in (*here, *elsewhere) if not sight.owned]
+            self._ledger.sightings.record(shown, newest, now)
         return verdict
 
     def _slow(self) -> float:

@@ -84,6 +84,14 @@ def test_asset_without_folder_is_not_moved(beside):
     assert wider(world, replace(shown(world), folder_id="")) == "here"
 
 
+def test_known_asset_without_folder_is_elsewhere(beside):
+    """Its first sight made the doubt wait; no listing of the doubt's folder has shown it since."""
+    world = beside()
+    asset = replace(shown(world), folder_id="")
+    world.ledger.sightings.record([asset], 2, world.clock.now())
+    assert wider(world, asset) == "elsewhere"
+
+
 def test_repeated_candidate_is_counted_once(beside, monkeypatch):
     monkeypatch.setattr("assetsync.sync.doubts.candidates._MOST_KEPT", 3)
     world = beside()
