@@ -10,13 +10,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from assetsync.core.doubt import MAX_ABSENCES
 from assetsync.core.doubt_grace import SLOW_GAP
 from assetsync.core.names import may_be
 from assetsync.ledger.rows import FileRow
 from assetsync.service.search import like_pattern
 
 from .sim_answers import KEY, md5
-from .sim_tree import CONTENTS, PATHS
+from .sim_tree import CONTENTS, FOLDERS, PATHS, anchor_of
 from .sim_values import Post, Stored
 
 if TYPE_CHECKING:
@@ -72,11 +73,26 @@ class Checks:
             self._blind[asset.folder] -= 1
             self._allowed[key] += 1
             self.blind_copies.add(key)
+        elif self._stored[key] > most and self._may_be_hidden(key):
+            self.blind_copies.add(key)
         elif self._stored[key] > most:
             raise Violation(
                 f"I2: {asset.name} in {asset.folder} ({len(asset.content)} bytes) is stored {self._stored[key]} times"
                 f" by us, and {most} is the most there may be"
             )
+
+    def _may_be_hidden(self, key: tuple[str, bytes]) -> bool:
+        """Return whether a folder shows nothing, so that one file, and no other, may be sent there again and again.
+
+        A person who has a file sent there again takes the folder for empty, and so does a ledger that has forgotten.
+        """
+        folder, content = key
+        if folder != self._simulation.variant.lies.hides:
+            return False
+        copied = {other for where, other in self.blind_copies if where == folder}
+        if self._simulation.retried or self._simulation.forgot:
+            copied = set()
+        return copied <= {content} and self._stored[key] < self._simulation.files.most[key] + MAX_ABSENCES
 
     def _under_other_names(self, asset: Stored) -> int:
         """Count equal assets of other names that a capped list hides from a ledger that has forgotten them.
@@ -125,7 +141,7 @@ class Checks:
 
     def allow(self, row: FileRow) -> None:
         """Note that a person wants another copy of a version."""
-        for content in CONTENTS:
+        for content in (*CONTENTS, *map(anchor_of, FOLDERS)):
             if len(content) == row.size and row.md5 in (None, md5(content)):
                 self._allowed[row.destfolderid, content] += 1
 

@@ -115,6 +115,9 @@ def quiet(simulation: "Simulation") -> None:
 
 def _send_phantoms_again(simulation: "Simulation") -> None:
     """Let a person send files again that were accepted and never shown, where their folder waits for them."""
+    if simulation.service.habits.lies.hides:
+        # The person reads that the key's user may not see the folder, and sees to that first.
+        return
     ledger = simulation.site.context.ledger
     held = ledger.reports.holds(simulation.clock.now())
     for row in _all(simulation) if held else ():
@@ -366,6 +369,8 @@ def _all_explained(simulation: "Simulation") -> None:
     for asset in simulation.service.shown():
         copied = (asset.folder, asset.content) in simulation.checks.blind_copies
         copied = copied or _may_be_done(simulation, asset.folder, asset.content)
+        # What an upload left in a folder that showed nothing was nobody's by the time it was shown.
+        copied = copied or asset.folder == simulation.variant.lies.hides
         if simulation.service.is_killed(asset) and asset.post in by_person:
             # A person is or was asked about the upload; until it is processed, nothing shows that this is its asset.
             continue

@@ -14,8 +14,11 @@ PAGE = 25
 """The rows of a page: the least that the program does not take for the last page."""
 LONG = 4
 """The rows from which a listing that states no total may be capped: it stands for the 500 of a live folder."""
+SAMPLES = 4
+"""Below this number, and at least half of it, files are searched for that such a listing lacks."""
 
 _SHARE = 0.2
+_HIDING = 0.05
 _NAMESAKES = ("x.txt", "y.txt") * 3
 _ARCHIVE = "0 archive"
 HONEST = Lies()
@@ -25,7 +28,8 @@ def lies_of(seed: int) -> Lies:
     """Draw what the service of a seed lies about: nothing for most seeds, and one thing at a time."""
     rng = random.Random(f"bluffs of {seed}")
     if rng.random() >= _SHARE:
-        return HONEST
+        # Drawn last, so that the other schedules stay as they were.
+        return Lies(hides=rng.choice(("F1", "F2"))) if rng.random() < _HIDING else HONEST
     match rng.choice(("folder_id", "pages", "pages", "cap", "blinds")):
         case "folder_id":
             folder_id = rng.choice(("case", "case", "empty", "missing"))

@@ -494,7 +494,7 @@ class SimService(httpx.BaseTransport):
 
     def _is_seen(self, folder: str, form: dict[str, str]) -> bool:
         asked = form.get("folderid", "")
-        if self.blind.get(folder) == "nothing":
+        if self.blind.get(folder) == "nothing" or folder == self.habits.lies.hides:
             return False
         if form["searchfor"] == "%" and self.blind.get(asked) == "others":
             return folder != asked and folder in FOLDERS.values()

@@ -26,7 +26,9 @@ def stuck_schedule(seed: int) -> Schedule:
     rng = random.Random(f"stuck {seed}")
     variant, general = schedule_of(seed)
     # A person who has a file sent again asks for a copy: without an MD5, nothing would tell the two apart.
-    variant = replace(variant, unprocessed_after=_PATIENCE, refuses_copies=False, persons=variant.gives_md5)
+    # An asset of a replaced version that was not shown when it was processed stays with the person who is asked.
+    lies = replace(variant.lies, hides="")
+    variant = replace(variant, unprocessed_after=_PATIENCE, refuses_copies=False, persons=variant.gives_md5, lies=lies)
     touched = sorted({action.values[1] for action in general if action.name == "file"})
     actions: list[Action] = []
     for action in general:

@@ -21,6 +21,12 @@ BEGINS = {0: 2, 4: 6}
 TWIN = {0: 1, 1: 0, 4: 5, 5: 4}
 SMALL, CHUNK = 32, 40
 
+
+def anchor_of(folder: str) -> bytes:
+    """Return the content of the file of a folder that nobody touches."""
+    return f"anchor of {folder}".encode()
+
+
 LACKING, HELD = "0000-1", "0000-2"
 """The ids of a custom field that the service may not have, and of one that it has."""
 
@@ -93,7 +99,7 @@ class Files:
             (root / folder).mkdir()
         # Never touched: a mapped folder that is suddenly empty pulls the brake, which is to happen in one of them.
         for folder in ("a", "c"):
-            self.write(f"{folder}/anchor.txt", f"anchor of {folder}".encode())
+            self.write(f"{folder}/anchor.txt", anchor_of(folder))
 
     def write(self, path: str, content: bytes) -> None:
         """Write in place: the inode stays."""

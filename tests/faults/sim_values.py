@@ -68,8 +68,8 @@ class Lies:
     from `startrow` on; with `is_unordered` equal names come in another order each time; with `shifts` so many strangers
     are deleted between two pages now and then; with `ignores_sort` all answers are sorted by name. Of a listing only
     the first `cap` rows are ever shown, 0 is no cap. Each row states the total if `states_total`, else 0. With `blinds`
-    a folder shows nothing, or another folder's rows, for a while after the ledger was lost or put back. So many
-    `strangers` lie in each folder from the start.
+    a folder shows nothing, or another folder's rows, for a while after the ledger was lost or put back. The key's user
+    has no right to the folder `hides`. So many `strangers` lie in each folder from the start.
     """
 
     folder_id: str = ""
@@ -81,6 +81,7 @@ class Lies:
     cap: int = 0
     states_total: bool = True
     blinds: bool = False
+    hides: str = ""
     strangers: int = 0
 
 

@@ -35,6 +35,7 @@ from assetsync.sync import lookups
 from assetsync.sync.folder_backoff import code_and_wait
 from assetsync.sync.intake.watch_queue import Looker, WatchQueue
 from assetsync.sync.requests.take import read_request, take_requests
+from assetsync.sync.upload import folder_listing
 from assetsync.sync.upload.queue import Step
 from assetsync.tree import body
 
@@ -44,7 +45,7 @@ from .sim_by_hand import Hand
 from .sim_checks import Checks, Violation
 from .sim_clock import SimClock
 from .sim_fields import expect_few_tries, is_new_field
-from .sim_lies import LONG, strangers_of
+from .sim_lies import LONG, SAMPLES, strangers_of
 from .sim_refused import expect_held
 from .sim_restless import Recording
 from .sim_schedule import Variant
@@ -113,13 +114,15 @@ LONG_IN: tuple[ModuleType, ...] = (lookups,)
 
 @contextmanager
 def simulated_listings():
-    """Let a listing of a few rows be what one of hundreds is: long enough to be capped."""
-    kept = [(module, module.LONG) for module in LONG_IN]
+    """Let a listing of a few rows be what one of hundreds is: long enough to be capped, and two files a sample."""
+    kept, samples = [(module, module.LONG) for module in LONG_IN], folder_listing.SAMPLES
     for module in LONG_IN:
         module.LONG = LONG
+    folder_listing.SAMPLES = SAMPLES
     try:
         yield
     finally:
+        folder_listing.SAMPLES = samples
         for module, long in kept:
             module.LONG = long
 
@@ -147,6 +150,7 @@ class Simulation:
         self.service.given_up = self.recording.given_up
         self.deaths = 0
         self.retried = False
+        """Whether a person had files tried again before all was quiet."""
         self.forgot = False
         """Whether the ledger was lost, put back or rolled back."""
         self.service.made = self.checks.made
@@ -508,7 +512,6 @@ class Simulation:
             answer = str(error)
         self.site.size_limit.reload()
         self.site.upload_queue.clear()
-        self.retried = self.retried or verb == "retry"
         self.note(f"PERSON {verb}: {answer}")
 
 

@@ -37,7 +37,7 @@ _MOST_KEPT = 100_000
 _QUICK = 15.0
 _TRY_AGAIN = 10.0
 _TRIED = f"its listing is tried every {_TRY_AGAIN:.0f} s, and its files are sent once it is answered"
-_SAMPLES = 40
+SAMPLES = 40
 """Below this number, and at least half of it, files are searched for by name that a long listing lacks."""
 _BY_NAME = "each file is searched for by its name before it is sent"
 _BY_NAME_NOT = (
@@ -315,13 +315,13 @@ class FolderListing:
 
     def _look_for_some(self, folder: str, listed: _Listed) -> None:
         """Search for some files by name that a long listing lacks: if one is found, the listing was cut."""
-        rows = self._ledger.folder_listings.lacks(folder, _SAMPLES)
+        rows = self._ledger.folder_listings.lacks(folder, SAMPLES)
         for row in rows:
             self._look_for(row, listed)
             if listed.incomplete:
                 return
         listed.may_be_cut = False
-        if len(rows) >= _SAMPLES // 2:
+        if len(rows) >= SAMPLES // 2:
             # Fewer files show too little: the next start lists the folder again.
             self._ledger.folder_listings.made(folder)
 
