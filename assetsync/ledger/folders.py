@@ -222,6 +222,19 @@ class FolderListings:
         found: int | None = self._store.value(sql, destfolderid)
         return found
 
+    def absent(self, row: FileRow) -> list[tuple[int, float]]:
+        """Return number and end of each upload of a file of this name and size that its folder did not show.
+
+        The newest comes first. Other versions count: a file that was touched since is the same. What left in part only
+        was not stored whole.
+        """
+        sql = (
+            "SELECT id, COALESCE(ended_at, started_at) FROM attempts WHERE why IS NOT NULL"
+            " AND result IN ('absent', 'damaged', 'found', 'resolved') AND destfolderid = ? AND folded_name = ?"
+            " AND size = ? AND +result = 'absent' AND left_part IS NOT 'part' ORDER BY id DESC"
+        )
+        return [(number, ended) for number, ended in self._store.rows(sql, row.destfolderid, row.folded_name, row.size)]
+
     def lacks(self, destfolderid: str, most: int) -> list[FileRow]:
         """Return queued files that the listing of the folder seems to lack: evenly spaced, below `most`.
 

@@ -38,6 +38,7 @@ from assetsync.sync.upload import by_hand
 from assetsync.sync.upload import decide as decision
 from assetsync.sync.upload.dedupe import Dedupe
 from assetsync.sync.upload.facts import FieldShown, NothingEqual
+from assetsync.sync.upload.folder_listing import FolderListing
 from assetsync.sync.upload.kinds import NewFields
 from assetsync.sync.upload.limits import SizeLimit
 from assetsync.sync.upload.prepare import Preparer
@@ -370,6 +371,11 @@ def an_empty_list_is_believed(patch: Patch) -> None:
     patch.setattr(FolderListings, "accepted", lambda _self, _folder: None)
 
 
+def an_empty_folder_proves_absence(patch: Patch) -> None:
+    """Send each file again that a folder does not show, although it has never shown anything of ours."""
+    patch.setattr(FolderListing, "_may_go_again", lambda _self, _row: True)
+
+
 def what_was_asked_is_sent_unseen(patch: Patch) -> None:
     """Send a file again because a person asked for it once, whatever its folder shows by now."""
     patch.setattr(EqualContent, "unconfirmed", lambda *_given: None)
@@ -385,6 +391,7 @@ OF_FALSE_LISTS: tuple[Callable[[Patch], None], ...] = (
 """Those that show where lists are false and a ledger was lost or put back."""
 
 MUTANTS: tuple[Callable[[Patch], None], ...] = (
+    an_empty_folder_proves_absence,
     no_grace,
     grace_from_the_attempt,
     a_gap_is_bridged,

@@ -143,6 +143,7 @@ KNOWN = {
     "a_long_list_is_whole": 1005,
     "pages_never_slip": 1093,
     "an_empty_list_is_believed": 1214,
+    "an_empty_folder_proves_absence": 20261394,
     "what_was_asked_is_sent_unseen": 5036,
     "a_list_of_another_folder_is_empty": 1022,
     "changes_are_forgotten": 1,

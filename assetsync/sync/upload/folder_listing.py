@@ -17,7 +17,7 @@ import structlog
 from assetsync.core.names import may_be, printable
 from assetsync.errors import BadAnswer, ServiceError, ServiceUnreachable
 from assetsync.ledger.folders import UNLISTED, Hold
-from assetsync.ledger.rows import AttemptRow, FileRow
+from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest
 from assetsync.service.search import like_pattern
 from assetsync.sync.context import Context
@@ -265,18 +265,15 @@ class FolderListing:
 
     def _may_show_more(self, row: FileRow, listed: _Listed) -> bool:
         """Return whether a listing that was empty may show something now: an asset of ours, or of the file."""
-        folder = row.destfolderid
-        if self._ledger.folder_listings.accepted(folder) is not None or self._has_shown(folder):
+        folder, listings = row.destfolderid, self._ledger.folder_listings
+        if listings.accepted(folder) is not None or self._has_shown(folder):
             return True
-        is_old = self._clock.steady() - listed.at >= _LIST_AGAIN
-        return bool(row.absences) and (is_old or self._last_attempt(row).id > listed.newest)
+        absent = listings.absent(row)
+        return bool(absent) and (self._clock.steady() - listed.at >= _LIST_AGAIN or absent[0][0] > listed.newest)
 
     def _has_shown(self, folder: str) -> bool:
         """Return whether the folder has shown an asset of ours that is still expected there."""
         return bool(self._ledger.control_samples.read_back_last(folder, 1))
-
-    def _last_attempt(self, row: FileRow) -> AttemptRow:
-        return self._ledger.doubts.attempts(row.id, 1)[0]
 
     def _may_go_again(self, row: FileRow) -> bool:
         """Return whether a file that an empty folder did not show may be sent there again.
@@ -284,13 +281,13 @@ class FolderListing:
         Where the key's user has no right, such a file may have been stored. Of a folder one file goes again, later each
         time: a lone file that was lost would never arrive otherwise. The others wait until the folder shows something.
         """
-        if not row.absences:
+        absent = self._ledger.folder_listings.absent(row)
+        if not absent:
             return True
-        last = self._last_attempt(row)
         # The clock may have been set back since.
-        passed = abs(self._clock.now() - (last.ended_at or last.started_at))
-        is_first = self._ledger.folder_listings.first_absent(row.destfolderid) == row.id
-        return is_first and passed >= self._grace * _AGAIN_GROWTH ** (row.absences - 1)
+        passed = abs(self._clock.now() - absent[0][1])
+        is_first = self._ledger.folder_listings.first_absent(row.destfolderid) in (row.id, None)
+        return is_first and passed >= self._grace * _AGAIN_GROWTH ** (len(absent) - 1)
 
     def _search(self, row: FileRow, listed: _Listed) -> str | None:
         """Search for a file by name in a folder whose listing may lack it, once in each process.
