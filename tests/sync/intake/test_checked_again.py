@@ -367,3 +367,27 @@ def test_move_from_another_disk_pulls_no_brake(swapped):
     swapped.send()
     assert not swapped.site.brakes.pulled()
     assert swapped.posted() == []
+
+
+def test_no_look_alike_is_sent_during_its_scan(swapped):
+    """New paths are queued in parts while a scan goes on, and only its end shows how many files are missing."""
+    for number, name in enumerate(SIXTY):
+        (swapped.root / name).unlink()
+        swapped.write(f"a/{name}", b"other %05d" % number, mtime=MTIME)
+    for number in range(1000):
+        swapped.write(f"b/{number:04}", b"new %04d" % number, mtime=MTIME)
+    swapped.write("c/watched", b"others also", mtime=MTIME)
+    swapped.write("z/last")
+
+    def send(_files: int) -> None:
+        swapped.hint("c/watched")
+        swapped.send()
+
+    swapped.site.rescan.run(send)
+    assert len(swapped.posted()) > 900
+    assert [name for name in swapped.posted() if name == "watched" or name in SIXTY] == []
+    assert swapped.site.brakes.pulled()
+    swapped.ledger.resume(None, swapped.clock.now())
+    swapped.hint("c/watched")
+    swapped.scan_and_send()
+    assert sorted(name for name in swapped.posted() if name == "watched" or name in SIXTY) == [*SIXTY, "watched"]
