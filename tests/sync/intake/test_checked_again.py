@@ -343,6 +343,22 @@ def test_daemon_counts_look_alikes_by_a_second_scan(swapped):
     assert swapped.posted() == []
 
 
+def test_daemon_notices_restored_files(swapped):
+    """A brake that clears by itself does so within two minutes, not at the next regular scan."""
+    swap(swapped)
+    work = Work(swapped.site, idle=0.0)
+    work.want_scan()
+    for _ in range(4):
+        work.scan()
+    assert swapped.site.brakes.pulled()
+    swap(swapped, differing=0)
+    for _ in range(8):
+        swapped.clock.advance(15)
+        work.scan()
+    assert not swapped.site.brakes.pulled()
+    assert (status(swapped).in_sync, swapped.posted()) == (True, [])
+
+
 def test_few_look_alikes_are_sent(swapped):
     put_other(swapped, *SIXTY[:50])
     swapped.scan_and_send()
