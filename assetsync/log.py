@@ -3,23 +3,27 @@
 By default, lines are coloured on a terminal, plain in systemd's journal, and JSON anywhere else. In the journal each
 line carries its priority (sd-daemon(3)), so that `journalctl -p err` selects errors. No line contains a registered
 secret, whether from a value, an argument, an address or a traceback: `redact` replaces it. No caller waits for a reader
-that does not read: lines are kept up to a limit, and then dropped and counted. The choice of events is left to the
-callers.
+that does not read, or longer than a second for a disk: lines are kept up to a limit, and then dropped and counted. The
+choice of events is left to the callers.
 """
 
 import base64
+import errno
 import inspect
 import json
 import logging
 import os
 import re
 import select
+import stat
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, NamedTuple, TextIO
 from urllib.parse import quote, quote_plus, unquote, urlsplit
@@ -53,6 +57,9 @@ _UNREAD_SECONDS = 10.0
 
 _LAST_PATIENCE = 0.5
 """Seconds that the end of the process gives the reader to read what was kept."""
+
+_DISK_PATIENCE = 1.0
+"""Seconds that a line waits for the disk of a log file."""
 
 
 class _Secrets:
@@ -127,13 +134,48 @@ class UnreadLog(NamedTuple):
     detail: str
 
 
+class _DiskWriter:
+    """Writes to a file in a thread of its own, because nothing shows beforehand that its disk hangs."""
+
+    def __init__(self, fd: int) -> None:
+        self._asked: SimpleQueue[bytes] = SimpleQueue()
+        self._done: SimpleQueue[int | OSError] = SimpleQueue()
+        self._hangs = False
+        threading.Thread(target=self._write, args=(fd,), name="log", daemon=True).start()
+
+    def write(self, data: bytes) -> int:
+        """Return how many bytes were written, or raise the OSError of the write.
+
+        Raise BlockingIOError if the disk hangs: the data of the next call must begin with the same bytes, which may
+        have been written by then. That call does not wait.
+        """
+        if not self._hangs:
+            self._asked.put(data)
+        try:
+            done = self._done.get(timeout=0.0 if self._hangs else _DISK_PATIENCE)
+        except Empty:
+            self._hangs = True
+            raise BlockingIOError(errno.EAGAIN, "its disk does not answer") from None
+        self._hangs = False
+        if isinstance(done, OSError):
+            raise done
+        return done
+
+    def _write(self, fd: int) -> None:
+        while True:
+            try:
+                self._done.put(os.write(fd, self._asked.get()))
+            except OSError as error:
+                self._done.put(error)
+
+
 class _Output:
     """The stream that takes the lines. No line waits for its reader: what it does not take is kept, up to a limit."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._stream: TextIO | None = None
-        self._fd: int | None = None
+        self._write: Callable[[bytes], int] | None = None
         self._poll = select.poll()
         self._kept = bytearray()
         self._kept_since = 0.0
@@ -145,14 +187,22 @@ class _Output:
         with self._lock:
             if stream is self._stream:
                 return
-            self._stream, self._fd, self._poll = stream, None, select.poll()
+            self._stream, self._write, self._poll = stream, None, select.poll()
             self._kept.clear()
             if stream.isatty():
                 # A progress bar may stand between, and a person reads.
                 return
             with suppress(OSError, ValueError):
-                self._fd = stream.fileno()
-                self._poll.register(self._fd, select.POLLOUT)
+                fd = stream.fileno()
+                self._poll.register(fd, select.POLLOUT)
+                self._write = partial(os.write, fd)
+                with suppress(RuntimeError):  # no thread can be started
+                    if stat.S_ISREG(os.fstat(fd).st_mode):
+                        self._write = _DiskWriter(fd).write
+
+    def waits_for(self, stream: TextIO) -> bool:
+        """Return whether lines that this stream does not take are kept, so that no caller waits for its reader."""
+        return stream is self._stream and self._write is not None
 
     def put(self, line: str) -> None:
         """Write a line after those that were kept. Keep it if there is no room, drop it if too much is kept."""
@@ -160,7 +210,7 @@ class _Output:
             stream = self._stream
             if stream is None or stream.closed:
                 return
-            if self._fd is None:
+            if self._write is None:
                 stream.write(f"{line}\n")
                 stream.flush()
                 return
@@ -180,13 +230,13 @@ class _Output:
         A pipe or socket that poll(2) reports as writable takes PIPE_BUF bytes without a wait.
         """
         with self._lock:
-            if self._fd is None or self._stream is None or self._stream.closed:
+            if self._write is None or self._stream is None or self._stream.closed:
                 return
             until = time.monotonic() + patience
             self._detail = "its reader does not read"
             try:
                 while self._kept and self._poll.poll(max(0.0, until - time.monotonic()) * 1000):
-                    del self._kept[: os.write(self._fd, self._kept[: select.PIPE_BUF])]
+                    del self._kept[: self._write(bytes(self._kept[: select.PIPE_BUF]))]
             except OSError as error:
                 self._detail = error.strerror or type(error).__name__
             if self._dropped and not self._kept:
@@ -202,6 +252,14 @@ class _Output:
 
 
 _OUTPUT = _Output()
+
+
+def write_beside_log(line: str) -> bool:
+    """Write a line that is no event to stderr, as the log writes there; return False if the log writes elsewhere."""
+    if not _OUTPUT.waits_for(sys.stderr):
+        return False
+    _OUTPUT.put(line)
+    return True
 
 
 def unread_log() -> UnreadLog | None:

@@ -6,7 +6,7 @@ a function of the tests that either calls.
 """
 
 import inspect
-from collections.abc import Iterable
+from functools import cache
 from types import CodeType, FunctionType, ModuleType
 
 import pytest
@@ -27,10 +27,12 @@ def is_slow(item: pytest.Function) -> bool:
     A method counts as called if a function that was reached uses its name, and its class was reached too.
     """
     fixtures = [fixture.func for found in item._fixtureinfo.name2fixturedefs.values() for fixture in found]
-    return not _SLOW_NAMES.isdisjoint(_names_reached([item.function, *fixtures], item.cls))
+    return not _SLOW_NAMES.isdisjoint(_names_reached((item.function, *fixtures), item.cls))
 
 
-def _names_reached(functions: Iterable[object], test_class: type | None) -> set[str]:
+# Each parameter of a test is a test of its own.
+@cache
+def _names_reached(functions: tuple[object, ...], test_class: type | None) -> set[str]:
     """Return all names that these functions use, and the functions and methods of the tests that they reach."""
     names: set[str] = set()
     classes: set[type] = {test_class} if test_class else set()
@@ -59,6 +61,7 @@ def _plain(value: object) -> FunctionType | None:
     return value if isinstance(value, FunctionType) and _is_of_tests(value.__module__) else None
 
 
+@cache
 def _names_in(code: CodeType) -> set[str]:
     inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
     return set(code.co_names).union(*map(_names_in, inner))

@@ -170,8 +170,11 @@ def warn(sentence: str) -> None:
 
 
 def _tell(before: str, text: str) -> None:
-    with telling():
-        click.echo(before + printable(_without_secrets(runnable(text))), err=True)
+    line, log = before + printable(_without_secrets(runnable(text))), sys.modules.get("assetsync.log")
+    # A process that failed ends in any case, although nobody reads its log.
+    if log is None or not log.write_beside_log(line):
+        with telling():
+            click.echo(line, err=True)
 
 
 def _priority(number: int) -> str:

@@ -101,15 +101,16 @@ def sentence(status: SiteStatus) -> str:
     return f"{said} {rest[0].upper()}{rest[1:]}." if said.endswith(".") else f"{said}; {rest}"
 
 
-def brief_code(status: SiteStatus) -> int:
-    """Return the exit code of `status --brief`."""
-    return NOT_IN_SYNC if needs_person(status) else OK
+def exit_code(status: SiteStatus, *, brief: bool = False) -> int:
+    """Return the exit code of `status`: NOT_IN_SYNC if no process watches, with `brief` also if a person is needed."""
+    return NOT_IN_SYNC if not status.is_watched or (brief and needs_person(status)) else OK
 
 
 def show_all(*, as_json: bool, brief: bool) -> int:
     """Write a line for each site of this server, the worst first, or with `brief` one line for all.
 
-    Return the exit code: with `brief`, USAGE if a site cannot be read, NOT_IN_SYNC if one needs a person; else OK.
+    Return the exit code: with `brief`, USAGE if a site cannot be read, NOT_IN_SYNC if one needs a person; without, the
+    worst of `exit_code`.
     Raise UsageError if this server has no site, or hides which ones it has.
     """
     sites = sorted(_sites(), key=lambda site: (site.rank, site.file.stem))
@@ -126,7 +127,7 @@ def show_all(*, as_json: bool, brief: bool) -> int:
         for line in _lines(sites):
             write(line)
     if not brief:
-        return OK
+        return max((exit_code(site.status) for site in sites if site.status is not None), default=OK)
     ranks = {site.rank for site in sites}
     return USAGE if 0 in ranks else NOT_IN_SYNC if 1 in ranks else OK
 

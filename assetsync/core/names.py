@@ -37,7 +37,7 @@ def sent_name(name: bytes, longest: int = LONGEST_NAME) -> str:
         stem, dot, ending = safe.rpartition(".")
         kept = dot + ending if stem and len(ending) <= _LONGEST_ENDING else ""
         stem = safe.removesuffix(kept)[:longest]
-        while framed_length(stem + kept) > longest:
+        while stem and framed_length(stem + kept) > longest:
             stem = stem[:-1]
         safe = stem + kept
     return safe if safe.strip(". ") else _STAND_IN

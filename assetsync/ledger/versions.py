@@ -151,6 +151,23 @@ class Versions:
         )
         return bool(self._store.value(sql, row.path, json.dumps([*folders]), row.size, row.mtime_ns))
 
+    def look_like_sent(self, new: Sequence[NewVersion], folders: Collection[str]) -> set[bytes]:
+        """Return the new paths whose size and time a file has that was sent to one of these folders of the service.
+
+        Renamed files are left out: they keep the inode, too. One query for all, because files of one size may be most
+        of the ledger.
+        """
+        sql = (
+            "SELECT DISTINCT size, mtime_ns, CASE WHEN inode IN (SELECT value FROM json_each(?)) THEN inode END"
+            " FROM files WHERE destfolderid IN (SELECT value FROM json_each(?)) AND size IN"
+            " (SELECT value FROM json_each(?)) AND mtime_ns IN (SELECT value FROM json_each(?))"
+            " AND assetid IS NOT NULL AND wanted = 'yes'"
+        )
+        looks = {each.path: (each.stat.size, each.stat.mtime_ns, each.stat.inode) for each in new}
+        sizes, times, inodes = ([each[at] for each in looks.values()] for at in range(3))
+        sent = {tuple(row) for row in self._store.rows(sql, *map(json.dumps, (inodes, [*folders], sizes, times)))}
+        return {path for path, each in looks.items() if each not in sent and (*each[:2], None) in sent}
+
     def enqueue(self, versions: Sequence[NewVersion], now: float, *, due_at: float | None = None) -> list[NewVersion]:
         """Queue new versions, each in place of the current version of its path; return those that were skipped.
 

@@ -202,6 +202,11 @@ class SiteStatus:
         return min(holder.at, self.at) if abs(self.at - holder.at) >= limit else None
 
     @property
+    def is_watched(self) -> bool:
+        """Whether changes are noticed: a process runs, is only restarting, or is not expected yet."""
+        return self.not_running_since is None and self.unseen is None
+
+    @property
     def vanished_lately(self) -> tuple[Vanished, ...]:
         """The scans of the last day that each found so many files gone that a person should look, the newest last."""
         return tuple(each for each in self.vanished if each.is_large and self.at - each.at < DAY)
@@ -272,8 +277,7 @@ class SiteStatus:
     @property
     def in_sync(self) -> bool:
         """Whether nothing keeps the site from being in sync, the ledger's disk has room, and changes are noticed."""
-        is_watched = self.not_running_since is None and self.unseen is None
-        return self.left.in_sync and self.without_room is None and is_watched
+        return self.left.in_sync and self.without_room is None and self.is_watched
 
     @property
     def scan_age(self) -> float | None:
@@ -301,8 +305,8 @@ class SiteStatus:
         trouble = self.paused or self.ended_by
         key_refused = trouble is not None and trouble.reason == "key_refused"
         asks = self.brakes, self.missing_folders, self.unreadable, key_refused, self.without_room, self.index_stopped
-        unwatched = self.unseen, self.not_running_since
-        if self.counts.of(State.BLOCKED) or any((*asks, *unwatched)) or self.wrong_address is not None:
+        is_asked = any(asks) or not self.is_watched or self.wrong_address is not None
+        if self.counts.of(State.BLOCKED) or is_asked:
             return Level.NEEDS_YOU
         return Level.IN_SYNC if self.in_sync and trouble is None else Level.UNDER_WAY
 

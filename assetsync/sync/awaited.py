@@ -6,11 +6,13 @@ concludes nothing: only the scan lifts a brake or ends a report. When to look is
 
 import os
 from collections.abc import Callable
+from itertools import chain
 
 from assetsync.core.mapping import Plan
 from assetsync.errors import FileUnreadable, NotRegular, RootMissing
 from assetsync.sync.context import Context
 from assetsync.sync.intake.intake import ScanResult
+from assetsync.sync.intake.renames import Missing
 from assetsync.tree.scan_report import MOVED_AWAY
 
 _MOST = 100
@@ -25,9 +27,11 @@ class AwaitedPaths:
 
     def __init__(self, context: Context, plan: Plan, unexamined: set[bytes]) -> None:
         self._tree = context.tree
+        self._versions = context.ledger.versions
         self._tick = context.heartbeat.tick
         self._plan = plan
         self._files: list[bytes] = []
+        self._replaced: list[Missing] = []
         self._folders: list[bytes] = []
         self._unreadable: list[bytes] = []
         self._unexamined = unexamined
@@ -43,6 +47,7 @@ class AwaitedPaths:
         """Replace the paths by those of a finished scan; `undecided`: a brake keeps its missing files in the ledger."""
         report, renamed = result.report, result.matched.renamed
         self._files = [path for path in result.missing_sample.values if undecided and path not in renamed]
+        self._replaced = result.replaced[:: len(result.replaced) // _MOST + 1] if undecided else []
         self._folders = [self._plan.folders()[position] for position in report.missing_mappings]
         self._unreadable = [path for path, why in report.unreadable[:_MOST] if why != MOVED_AWAY]
         self._covered.clear()
@@ -52,7 +57,8 @@ class AwaitedPaths:
 
         Of missing files all must be back: a scan in the middle of a restore could take the others for deleted.
         """
-        if self._files and all(map(self._is_file, self._files)):
+        back = chain(map(self._is_file, self._files), map(self._is_other, self._replaced))
+        if (self._files or self._replaced) and all(back):
             return "the missing files are back"
         if any(map(self._is_listable, self._folders)):
             return "a mapped folder is back"
@@ -66,6 +72,15 @@ class AwaitedPaths:
             return self._tree.lstat(path) is not None
         except (FileUnreadable, RootMissing):
             return False
+
+    def _is_other(self, replaced: Missing) -> bool:
+        """Return whether a file that replaced a known one was replaced again, or is gone."""
+        self._tick()
+        try:
+            found = self._tree.lstat(replaced.path)
+        except (FileUnreadable, RootMissing):
+            return False
+        return found is None or not self._versions.still_differs(replaced.id, found)
 
     def _is_readable(self, path: bytes) -> bool:
         """Return whether a scan could read the file or folder at `path`, or would find that it is gone."""

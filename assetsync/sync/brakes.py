@@ -163,6 +163,8 @@ class Brakes:
         """The positions of the mappings whose files stay as they are, by the last `check_mappings`."""
         self.may_be_pulled = False
         """Whether a scan reads files that look like missing ones; meanwhile nothing is sent."""
+        self.is_counting = False
+        """Whether a scan has not shown yet how many files are missing."""
         self._had_been_empty = False
         # Samples of the last hour, a minute apart: (steady seconds, number of new versions until then).
         self._counted: deque[tuple[float, int]] = deque()

@@ -81,10 +81,23 @@ class Rescan:
             self.context.ledger.runs.not_scanned()
             raise
         self.brakes.check_mappings()
-        renames = self.single_looks.renames
-        renames.scan_begins()
+        self.single_looks.renames.scan_begins()
         self.awaited.scan_begins()
         began = clock.steady()
+        self.brakes.is_counting = True
+        try:
+            result = self._count(seen, report)
+        finally:
+            self.brakes.is_counting = False
+        if report.finished:
+            self.intake.queue_aside()
+        self.drift.look_again()
+        self._scanned(report, clock.steady() - began)
+        return result
+
+    def _count(self, seen: Callable[[int], None], report: ScanReport) -> ScanResult:
+        """Scan the tree, and pull the brakes, or record the missing files as gone."""
+        renames = self.single_looks.renames
         self.runtime_state.begin_scan()
         try:
             result = self.intake.scan(self._look(report, seen), report)
@@ -109,14 +122,12 @@ class Rescan:
                 renames.decided(result.matched, result.arrived)
                 if report.complete and not result.missing_count:
                     self.root_identity.found("the root and its files are back")
-        self.drift.look_again()
-        self._scanned(report, clock.steady() - began)
         return result
 
     def _match_renames(self, result: ScanResult) -> None:
         """Find the missing files that have a new path."""
         missing = [one for one in result.missing if one.mapping is not None]
-        all_queued = not result.unsettled
+        all_queued = not (result.unsettled or self.intake.aside)
         result.matched = self.single_looks.renames.match(missing, result.arrived, all_queued=all_queued)
 
     def _read_alike(self, result: ScanResult) -> None:

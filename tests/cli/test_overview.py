@@ -201,14 +201,17 @@ def test_ended_daemon_is_not_in_sync(server, site):
         1,
         True,
     )
-    assert "Action needed: not running since" in server("--all")[1]
+    code, out, _ = server("--all")
+    assert (code, "Action needed: not running since" in out) == (1, True)
     assert server("--all", "--brief")[:2] == (1, "1 site: 1 in need of a person (calm)\n")
-    shown = server()[1]
+    code, shown, _ = server()
+    assert code == 1, shown
     assert re.search(r"\nnot running since \S+Z: (systemctl start assetsync@calm|assetsync run)", shown)
     assert "no process sends" not in shown
     for words in (["--json"], ["--all", "--json"]):
-        row = json.loads(server(*words)[1])
-        assert (row["in_sync"], row["level"], row["running"]) == (False, "needs_you", False)
+        code, out, _ = server(*words)
+        row = json.loads(out)
+        assert (code, row["in_sync"], row["level"], row["running"]) == (1, False, "needs_you", False)
         assert row["not_running_since"].endswith("Z")
 
 
@@ -218,7 +221,8 @@ def test_held_ledger_is_running(server, site):
     held_last(path, "run", 3)
     with closing(open_ledger(path)):
         assert server("--brief")[0] == 0
-        assert json.loads(server("--json")[1])["not_running_since"] is None
+        code, out, _ = server("--json")
+        assert (code, json.loads(out)["not_running_since"]) == (0, None)
 
 
 @pytest.mark.parametrize(
@@ -236,8 +240,10 @@ def test_held_ledger_is_running(server, site):
 def test_last_holder_decides_what_is_late(server, site, command, hours, timer, code):
     site.write("a.jpg")
     held_last(install(server, site, "calm"), command, hours, timer)
-    found, out, _ = server("--brief")
-    assert (found, "no pass since" in out) == (code, command == "reconcile" and code == 1)
+    for words in (["--brief"], [], ["--all"], ["--json"]):
+        found, out, _ = server(*words)
+        is_late = "no pass since" in out
+        assert (found, is_late) == (code, command == "reconcile" and code == 1), words
 
 
 def test_expected_every_moves_the_limit(server, site):
@@ -277,9 +283,11 @@ def test_unreadable_lock_needs_a_person(server, site):
     lock.symlink_to(site.folder / "nowhere")
     code, out, _ = server("--brief")
     assert (code, "Action needed: unknown whether it runs. 1 of 1 verified. The lock of the ledger" in out) == (1, True)
-    row = json.loads(server("--all", "--json")[1])
-    assert (row["running"], row["in_sync"], row["needs_you"]) == (None, False, True)
-    assert "the lock of the ledger" in server()[1]
+    code, out, _ = server("--all", "--json")
+    row = json.loads(out)
+    assert (code, row["running"], row["in_sync"], row["needs_you"]) == (1, None, False, True)
+    code, out, _ = server()
+    assert (code, "the lock of the ledger" in out) == (1, True)
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ OPENING = ["retry", WRITING[-1], "run", "check", "status"]
 """Those that reach the ledger in different ways, also where its folder is open to them."""
 
 REFUSED = [*((command, 0o700) for command in (*WRITING, "run", *READING)), *((command, 0o755) for command in OPENING)]
-SLICES = 3
+SLICES = 6
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 

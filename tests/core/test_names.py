@@ -65,6 +65,12 @@ def test_each_cut_of_a_name_is_known(name, longest):
     assert not is_cut_of(name, "another.jpg")
 
 
+def test_ending_is_never_cut():
+    """An asset of a shorter name than the ending is not the file; comparing them ends."""
+    assert not is_cut_of(b"a." + b"b" * 32, "another.jpg")
+    assert is_cut_of(b" " * 70 + b"." + b" " * 20, "unnamed")
+
+
 @pytest.mark.parametrize(
     ("name", "shown"),
     [

@@ -16,7 +16,7 @@ from tests.locks import deleted_but_open, fill, holds_shared, open_and_close, sm
 from tests.running import SHORT_BUSY_WAIT, Running
 
 
-@pytest.fixture(params=["tmpfs", "ext4"])
+@pytest.fixture(params=[pytest.param("tmpfs", marks=pytest.mark.long), "ext4"])
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     with small_disk(request.param, tmp_path / "disk") as folder:
         yield folder

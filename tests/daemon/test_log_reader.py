@@ -15,8 +15,10 @@ import time
 import pytest
 
 from assetsync.errors import LedgerError
+from tests.locks import small_disk
 
-_KEEP_LITTLE = "import assetsync.log as module\nmodule._MOST_KEPT = 4096\nmodule._UNREAD_SECONDS = 0.5"
+_REPORT_SOON = "import assetsync.log as module\nmodule._UNREAD_SECONDS = 0.5"
+_KEEP_LITTLE = f"{_REPORT_SOON}\nmodule._MOST_KEPT = 4096"
 
 
 @pytest.fixture
@@ -83,6 +85,37 @@ def test_hanging_log_reader_delays_no_stop(make, pipe):
     began = time.monotonic()
     assert running.stop() == 0
     assert time.monotonic() - began < 5
+
+
+def test_hanging_log_reader_delays_no_failure(make, pipe):
+    """A daemon that cannot begin ends, so that systemd starts it again."""
+    _reading, writing = pipe
+    os.write(writing, b"x" * 4096)
+    running = make()
+    running.tree.rename(running.folder / "elsewhere")
+    running.start(ready=False, pipe=writing)
+    assert running.process.wait(15) == 2
+
+
+def test_hanging_log_disk_stops_no_upload(make, tmp_path):
+    """Lines are kept for it, and written once it answers."""
+    with small_disk("ext4", tmp_path / "disk") as disk, (disk / "log").open("wb") as log:
+        running = started(make(), log.fileno(), _REPORT_SOON)
+        (running.photos / "before.txt").write_bytes(b"before")
+        running.until_verified(1, 20)
+        subprocess.run(["fsfreeze", "--freeze", disk], check=True)
+        try:
+            for number in range(20):
+                (running.photos / f"{number}.txt").write_bytes(b"%d" % number)
+            running.until_verified(21, 20)
+            running.until(lambda: unread(running), 15)
+            assert unread(running)["detail"] == "its disk does not answer"
+        finally:
+            subprocess.run(["fsfreeze", "--unfreeze", disk], check=True)
+        running.until(lambda: unread(running) is None, 15)
+        assert running.stop() == 0
+        events = [json.loads(line)["event"] for line in (disk / "log").read_text().splitlines()]
+        assert (events.count("verified"), events[-1]) == (21, "stopped")
 
 
 def test_last_lines_reach_a_slow_reader(make, pipe):

@@ -24,7 +24,7 @@ from tests.running import FOLDER, SHORT_BUSY_WAIT, Running
 
 
 def test_burst_while_stopped_is_sent_once(make, sandbox, request):
-    count = 40_000 if request.config.getoption("--long") else 3_000
+    count = 40_000 if request.config.getoption("--long") else 1_000
     running = make(watch="{settle: 0s}", schedule="{index: off, verify: 2s}", upload="{workers: 8}").start()
     running.signal(signal.SIGSTOP)
     for number in range(count):

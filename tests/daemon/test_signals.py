@@ -50,12 +50,16 @@ def _stop(running) -> None:
     assert running.events("stopping")
 
 
+_SOON = "import assetsync.daemon.systemd as systemd\nsystemd._LATEST = 3.0"
+"""Lines of Python after which a process that hangs is ended sooner; one case waits as long as an operator does."""
+
+
 @pytest.mark.parametrize(
     "spoilt",
     [
         "import assetsync.daemon.daemon as module\nmodule.open_ledger = hang",
-        "import assetsync.daemon.schedule as module\nmodule.Schedule.stop = hang",
-        "import assetsync.sync.upload.prepare as module\nmodule.Preparer.prepare = hang",
+        f"import assetsync.daemon.schedule as module\nmodule.Schedule.stop = hang\n{_SOON}",
+        f"import assetsync.sync.upload.prepare as module\nmodule.Preparer.prepare = hang\n{_SOON}",
     ],
     ids=["start", "schedule", "disk"],
 )

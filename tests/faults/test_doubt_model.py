@@ -127,7 +127,7 @@ SLOW_RULES = (
     "rounds count after half a day",
 )
 """Rules whose worlds take seconds until they show what the rule is for."""
-SLICES = 6
+SLICES = 12
 
 # What the protocol cannot tell, in worlds that `model` assumes away; if one of these ends well, the assumption can go.
 LIMITS = {

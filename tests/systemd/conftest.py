@@ -78,7 +78,7 @@ class Server:
 
     def status(self) -> str:
         """Give the status as root sees it."""
-        return self.machine.out("assetsync status --site hq")
+        return self.machine.run("assetsync status --site hq").stdout
 
     def state(self, path: str) -> str | None:
         """Give the state of one file."""

@@ -3,8 +3,10 @@
 Here the hardening proves that Python, SQLite, inotify and TLS's libraries live under it, and that it holds.
 """
 
+import json
 import os
 import re
+import subprocess
 import time
 import urllib.request
 
@@ -302,6 +304,143 @@ def test_the_timer_starts_the_pass(server):
     server.until_mirrored()
     server.machine.until(lambda: "the timer's last pass" in server.status(), 20, "the pass is the timer's")
     server.machine.out("systemctl stop assetsync-reconcile@hq.timer")
+
+
+def test_confined_pass_records_the_calendar(server):
+    """The pass asks systemd under its own hardening; without an answer the calendar would be unknown (0)."""
+    server.until_mirrored()
+    server.machine.out(f"systemctl stop {UNIT}")
+    server.machine.write(
+        "/run/systemd/system/assetsync-reconcile@hq.timer.d/soon.conf",
+        "[Timer]\nOnCalendar=\nOnCalendar=*:*:00/5\nRandomizedDelaySec=0\nAccuracySec=100ms\n",
+    )
+    server.machine.out("systemctl daemon-reload && systemctl start assetsync-reconcile@hq.timer")
+    fact = "SELECT value FROM facts WHERE name = 'last_holder'"
+    read = f"import sqlite3; print(*sqlite3.connect('/var/lib/assetsync/hq.db').execute(\\\"{fact}\\\").fetchone())"
+    asked = f'runuser -u assetsync -- /opt/assetsync/bin/python -c "{read}"'
+    server.machine.until(lambda: '"timer": 5.0' in server.machine.run(asked).stdout, 30, "the calendar is known")
+    server.machine.out("systemctl stop assetsync-reconcile@hq.timer")
+
+
+TOLD = "/run/assetsync/told"
+
+
+@pytest.fixture
+def hour(server):
+    """The server with each message in a file, and with what an administrator reads; all of it is printed."""
+    server.until_mirrored()
+    command = f"notify:\n  command: [sh, -c, 'cat >> {TOLD}; echo >> {TOLD}']\n"
+    server.machine.write("/etc/assetsync/hq.yaml", re.sub(r"(?ms)^notify:.*", command, server.config))
+    server.machine.out(f"rm -f {TOLD}; systemctl restart {UNIT}")
+    server.until_mirrored()
+
+    def read():
+        """Return page, status, the line for cron and the messages, and print the sentences."""
+        brief = server.machine.run("assetsync status --site hq --brief")
+        said = {"status": server.status(), "brief": brief.stdout, "code": brief.returncode, "page": ""}
+        for port in re.findall(r"page: http://127.0.0.1:(\d+)/", said["status"]):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as answer:
+                said["page"] = re.sub(r"<[^>]+>|\s+", " ", answer.read().decode())
+        lines = server.machine.run(f"cat {TOLD}").stdout.splitlines()
+        said["messages"] = [json.loads(line)["text"] for line in lines if line]
+        print(f"status: {said['status'].splitlines()[0]}\nbrief ({brief.returncode}): {said['brief'].strip()}")
+        print(f"messages: {said['messages'][-2:]}")
+        return said
+
+    def until(words, seconds=60, *, where="status"):
+        """Wait until `words` stand there; return what is read then."""
+        said = {}
+
+        def stands():
+            nonlocal said
+            said = read()
+            return words in str(said[where])
+
+        server.machine.until(stands, seconds, f"{words!r} in {where}")
+        return said
+
+    return read, until
+
+
+def test_hour_of_a_dead_daemon(server, hour):
+    _read, until = hour
+    server.machine.out(f"systemctl stop {UNIT}")
+    said = until("Action needed: not running since", 150, where="brief")
+    assert said["code"] == 1
+    assert server.machine.run("assetsync status --all").returncode == 1
+    [command] = [command for command in printed(said["status"]) if command.startswith("systemctl start")]
+    since = time.time()
+    assert server.machine.run(command).returncode == 0, server.journal(since)
+    said = until("in sync", where="page")
+    assert said["code"] == 0
+
+
+def test_hour_of_a_wrong_key(server, hour):
+    _read, until = hour
+    server.machine.write("/etc/assetsync/hq.key", "another-key\n")
+    server.machine.out(f"systemctl restart {UNIT}")
+    said = until("the service refuses the API key", 60, where="messages")
+    assert said["code"] == 1
+    assert "the service refuses the API key" in said["brief"]
+    assert "the service refuses the API key" in said["page"]
+    assert "/etc/assetsync/hq.key" in said["messages"][-1]
+    server.machine.write("/etc/assetsync/hq.key", KEY + "\n")
+    [command] = {each for each in printed(said["messages"][-1]) if each.startswith("systemctl")}
+    server.machine.out(command)
+    said = until("accepts the API key", 150, where="messages")
+    assert (said["code"], "in sync" in said["page"]) == (0, True)
+
+
+def test_hour_of_a_changed_mode(server, hour):
+    read, until = hour
+    before = len(server.sandbox.assets())
+    subprocess.run(["chmod", "-R", "a+rX,o-w", server.tree], check=True)
+    subprocess.run(["chmod", "-R", "g+w", server.tree], check=True)
+    until("in sync", where="brief")
+    assert "pending" not in read()["status"].splitlines()[0]
+    assert len(server.sandbox.assets()) == before
+
+
+def test_hour_of_a_hanging_journal(server, hour):
+    _read, until = hour
+    journal = int(server.machine.show("systemd-journald", "MainPID")["MainPID"])
+    server.machine.out(f"kill -STOP {journal}")
+    try:
+        # Other users' commands would wait for the journal, too.
+        for number in range(1500):
+            server.add(f"photos/unread/{number}.txt", b"%d" % number)
+        server.machine.until(lambda: len(server.sandbox.assets()) >= 1540, 150, "every file is sent")
+        said = until("log: behind since", 60)
+        assert "its reader does not read" in said["status"]
+    finally:
+        server.machine.out(f"kill -CONT {journal}")
+    until("in sync", where="brief")
+    server.machine.until(lambda: "log: behind" not in server.status(), 30, "the log is read")
+
+
+def test_hour_of_a_full_ledger_disk(server, hour):
+    _read, until = hour
+    machine = server.machine
+    machine.out(
+        f"systemctl stop {UNIT}; mkdir /mnt/small; mount -t tmpfs -o size=12m tmpfs /mnt/small;"
+        " cp -a /var/lib/assetsync/. /mnt/small/; chown assetsync: /mnt/small; chmod 700 /mnt/small;"
+        f" mount --move /mnt/small /var/lib/assetsync; systemctl start {UNIT}"
+    )
+    try:
+        server.until_mirrored()
+        machine.run("dd if=/dev/zero of=/var/lib/assetsync/filler bs=4k")
+        for number in range(500):
+            server.add(f"photos/without-room/{number}.jpg", os.urandom(1000))
+        said = until("ledger disk full", 60, where="brief")
+        assert said["code"] == 1
+        assert "disk" in said["page"]
+        until("full", 60, where="messages")
+        machine.out("rm /var/lib/assetsync/filler")
+        said = until("in sync", 60, where="brief")
+        server.until_mirrored()
+        until("again", 150, where="messages")
+    finally:
+        machine.run(f"rm -f /var/lib/assetsync/filler; systemctl stop {UNIT}; umount /var/lib/assetsync")
 
 
 def test_running_unit_is_rated_like_its_file(server):

@@ -18,7 +18,7 @@ import click
 from assetsync.cli.entry import OK
 from assetsync.cli.options import raise_mistakes, with_json, with_outline_or_all
 from assetsync.cli.output import coloured, write, write_json
-from assetsync.cli.overview import brief_code, sentence, show_all
+from assetsync.cli.overview import exit_code, sentence, show_all
 from assetsync.config.outline import Outline
 from assetsync.ledger.reports import view_ledger
 from assetsync.status.document import as_object
@@ -63,9 +63,10 @@ def command(config: Outline | None, *, as_json: bool, watch: bool, brief: bool) 
     """Show whether the site is in sync, and what needs you.
 
     The command only reads the ledger: it asks the service nothing and does not look at the tree. It works beside a
-    daemon. It exits with 0 whatever it shows. With --brief, it exits with 1 if a person is needed: something is
-    blocked or stopped by a brake, nothing could be sent for an hour, the last scan is older than 26 hours, the daemon
-    has not run for two minutes, or a pass of the timer is late.
+    daemon. It exits with 1 if no process watches the site: the daemon has not run for two minutes, a pass of the timer
+    is late, or it is unknown whether a process runs. With --brief, it also exits with 1 if a person is needed for
+    another reason: something is blocked or stopped by a brake, nothing could be sent for an hour, or the last scan is
+    older than 26 hours.
 
     \b
     Examples:
@@ -92,7 +93,7 @@ def command(config: Outline | None, *, as_json: bool, watch: bool, brief: bool) 
         for line in _painted(status, _lines(status)):
             write(line)
     raise_mistakes()
-    return brief_code(status) if brief else OK
+    return exit_code(status, brief=brief)
 
 
 def _look(config: Outline) -> SiteStatus:

@@ -145,10 +145,12 @@ class IntakeRules:
 class MappingGuard(Protocol):
     """Which mappings may send files whose assets are in another folder of the service.
 
-    `frozen` holds the positions of mappings whose files stay as they are until an operator decides.
+    `frozen` holds the positions of mappings whose files stay as they are until an operator decides. `is_counting`:
+    a scan has not shown yet how many files are missing.
     """
 
     frozen: frozenset[int]
+    is_counting: bool
 
     def allows_takeover(self, position: int, count: int) -> bool:
         """Return whether a mapping may send this many files whose assets are in another folder of the service."""
@@ -186,6 +188,8 @@ class Intake:
         self._report = ScanReport()
         self._folders = [mapping.destfolderid for mapping in plan.mappings.all]
         self._batch: list[NewVersion] = []
+        self.aside: dict[bytes, NewVersion] = {}
+        """New paths that look like known files: whether those are missing is known only after the scan."""
         self._remapped: list[tuple[int, str]] = []
         # The ids of the versions whose files are read again, and of those whose files turned out to be as before.
         self._touched: list[int] = []
@@ -215,6 +219,7 @@ class Intake:
         self._has_asides = self._ledger.versions.has_asides()
         self._is_looking = False
         self._report = report
+        self.aside.clear()
         changed = ChangedFolders()
         sidecar_diff = SidecarDiff(self._context, self._plan, report, self._sidecar_cache, changed.note)
         missing = partial(self._missing, result)
@@ -307,6 +312,14 @@ class Intake:
         self._flush()
         return paths
 
+    def queue_aside(self) -> int:
+        """Queue the new paths that were put aside, once the brakes have counted the missing files; return how many."""
+        aside, self.aside = [*self.aside.values()], {}
+        for first in range(0, len(aside), _BATCH):
+            self._batch = aside[first : first + _BATCH]
+            self._flush()
+        return len(aside)
+
     def look_again(self, most: int | None = None) -> int:
         """Take the second look at up to `most` files that had not settled; return how many were queued."""
         return self.look(*self.settling.due(self._clock.steady(), most))
@@ -317,6 +330,7 @@ class Intake:
         self._has_asides = self._ledger.versions.has_asides()
         self._is_looking = True
         result = ScanResult(ScanReport())
+        queued = 0 if self._guard.is_counting else self.queue_aside()
         try:
             for path in paths:
                 self._look(path, result)
@@ -329,7 +343,7 @@ class Intake:
             self._touched.clear()
             self.new_versions += result.new_versions
             self.renames.note(result.arrived)
-        return result.to_send
+        return queued + result.to_send
 
     def _look(self, path: bytes, result: ScanResult) -> None:
         mapping = self._plan.covers(path)
@@ -544,6 +558,16 @@ class Intake:
         """Return whether something of a missing file may be in the service."""
         return row.state not in _MAYBE_UNSENT or self._ledger.versions.may_have_asset(row, self._folders)
 
+    def _put_aside(self, batch: list[NewVersion]) -> list[NewVersion]:
+        """Return the versions of a batch that do not look like known files at other paths; put the others aside."""
+        new = [version for version in batch if version.replaces is None]
+        alike = self._ledger.versions.look_like_sent(new, self._folders) if new and has_room(self.aside) else set()
+        for version in new:
+            if version.path in alike:
+                self.settling.queued(version.path, version.stat)
+                self.aside[version.path] = version
+        return [version for version in batch if version.path not in alike]
+
     def _flush(self) -> None:
         batch, self._batch = self._batch, []
         remapped, self._remapped = self._remapped, []
@@ -551,6 +575,7 @@ class Intake:
         as_before, self._as_before = self._as_before, []
         if self._planned is not None:
             return
+        batch = self._put_aside(batch) if self._guard.is_counting else batch
         self._ledger.metadata_drift.remapped(remapped)
         self._ledger.versions.check_again(touched, self._clock.now())
         self._ledger.versions.read_again(as_before)

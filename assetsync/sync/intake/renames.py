@@ -132,6 +132,6 @@ class Renames:
         return renamed
 
 
-def has_room(arrived: Mapping[bytes, Looks]) -> bool:
+def has_room(arrived: Mapping[bytes, object]) -> bool:
     """Return whether another new path may be kept."""
     return len(arrived) < _MOST_ARRIVED

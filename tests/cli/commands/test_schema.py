@@ -137,7 +137,7 @@ def with_json(command=root, words=()):
 
 
 PRINTING = ["-".join(words) for words in with_json()]
-SLICES = 3
+SLICES = 6
 ARGUMENTS = {
     "explain": ["photos/lost.jpg"],
     "doubt-resolve": ["photos/lost.jpg", "--absent"],

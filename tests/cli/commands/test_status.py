@@ -358,7 +358,7 @@ def test_unreadable_lock_hides_nothing_else(site):
     lock.symlink_to(site.folder / "nowhere")
     result = site.run("status")
     assert (result.code, result.out.splitlines()[0]) == (
-        0,
+        1,
         "hq: Action needed: unknown whether it runs. 1 of 2 verified, 1 needs you.",
     )
     assert "it is unknown whether a process sends for this site: the lock of the ledger" in result.out

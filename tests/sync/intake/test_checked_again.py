@@ -343,6 +343,22 @@ def test_daemon_counts_look_alikes_by_a_second_scan(swapped):
     assert swapped.posted() == []
 
 
+def test_daemon_notices_restored_files(swapped):
+    """A brake that clears by itself does so within two minutes, not at the next regular scan."""
+    swap(swapped)
+    work = Work(swapped.site, idle=0.0)
+    work.want_scan()
+    for _ in range(4):
+        work.scan()
+    assert swapped.site.brakes.pulled()
+    swap(swapped, differing=0)
+    for _ in range(8):
+        swapped.clock.advance(15)
+        work.scan()
+    assert not swapped.site.brakes.pulled()
+    assert (status(swapped).in_sync, swapped.posted()) == (True, [])
+
+
 def test_few_look_alikes_are_sent(swapped):
     put_other(swapped, *SIXTY[:50])
     swapped.scan_and_send()
@@ -367,3 +383,27 @@ def test_move_from_another_disk_pulls_no_brake(swapped):
     swapped.send()
     assert not swapped.site.brakes.pulled()
     assert swapped.posted() == []
+
+
+def test_no_look_alike_is_sent_during_its_scan(swapped):
+    """New paths are queued in parts while a scan goes on, and only its end shows how many files are missing."""
+    for number, name in enumerate(SIXTY):
+        (swapped.root / name).unlink()
+        swapped.write(f"a/{name}", b"other %05d" % number, mtime=MTIME)
+    for number in range(1000):
+        swapped.write(f"b/{number:04}", b"new %04d" % number, mtime=MTIME)
+    swapped.write("c/watched", b"others also", mtime=MTIME)
+    swapped.write("z/last")
+
+    def send(_files: int) -> None:
+        swapped.hint("c/watched")
+        swapped.send()
+
+    swapped.site.rescan.run(send)
+    assert len(swapped.posted()) > 900
+    assert [name for name in swapped.posted() if name == "watched" or name in SIXTY] == []
+    assert swapped.site.brakes.pulled()
+    swapped.ledger.resume(None, swapped.clock.now())
+    swapped.hint("c/watched")
+    swapped.scan_and_send()
+    assert sorted(name for name in swapped.posted() if name == "watched" or name in SIXTY) == [*SIXTY, "watched"]
