@@ -83,6 +83,7 @@ def test_sdist_has_all_build_and_test_files(built):
     expected = {"pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "requirements.lock", "config.example.yaml"}
     assert expected | {f"systemd/{unit}" for unit in UNITS} | {"tests/__main__.py", "assetsync/cli/root.py"} <= names
     assert {"CONTRIBUTING.md", "assetsync/README.md", "tests/README.md", ".github/SECURITY.md"} <= names
+    assert "tests/requirements.lock" in names
 
 
 def test_installed_package_needs_no_clone(installed, tmp_path):

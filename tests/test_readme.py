@@ -2,6 +2,7 @@
 
 import re
 import struct
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,26 @@ def test_setup_command_makes_environment(mark):
     lines = README.split(f"<!-- {mark} -->")[1].split(f"<!-- /{mark} -->")[0].strip().splitlines()
     assert len(lines) == 3
     assert lines[1].startswith("python3 -m venv .venv && ")
+
+
+def pins(lock: Path) -> dict[str, str]:
+    """Return each pinned package with its version and hashes."""
+    return dict(pin.split("==", 1) for pin in re.split(r"(?m)^(?=\w)", lock.read_text("utf-8")) if pin)
+
+
+def required(extra: str | None) -> set[str]:
+    """Return what the program needs, or what an extra adds."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = project["dependencies"] if extra is None else project["optional-dependencies"][extra]
+    return {re.match(r"[\w-]+", line)[0].lower() for line in wanted} - {"assetsync"}
+
+
+def test_trial_installs_nothing_of_the_tests():
+    """The demo's lock pins the program and the sandbox; that of the tests has the same pins, and their tools."""
+    trial, tests = pins(ROOT / "requirements.lock"), pins(ROOT / "tests" / "requirements.lock")
+    assert trial.items() <= tests.items()
+    assert required(None) | required("sandbox") <= trial.keys()
+    assert required("test") <= tests.keys() - trial.keys()
 
 
 def test_readme_links_every_guide_page():

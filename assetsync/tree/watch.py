@@ -1,21 +1,25 @@
 """Watch the mapped folders and report hints; only the periodic scan decides which files exist.
 
 A hint is a path to look at, nothing more. Events that the kernel drops and folders that cannot be watched are reported
-through `lost`, so that the caller starts a scan. The module reads inotify through watchdog; no other module imports
-watchdog. Which folder a watch belongs to is recorded here and not by watchdog's observer, which confuses folders that
-take each other's names: they are watched no more, or the observer ends by a KeyError.
+through `lost`, so that the caller starts a scan. Observer, event types and dispatch are watchdog's; no other module
+imports watchdog. The emitter is not: watchdog's own loses folders that take each other's names, or ends by a KeyError.
 """
 
 import contextlib
 import errno
 import os
+import queue
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any, cast
 
 import structlog
+from watchdog.events import FileClosedEvent, FileCreatedEvent, FileDeletedEvent, FileSystemEvent, FileSystemEventHandler
+from watchdog.observers.api import BaseObserver, EventEmitter, EventQueue
 from watchdog.observers.inotify_c import CallbackId, InotifyConstants, InotifyEvent, InotifyFD, Mask, WatchDescriptor
 
 from assetsync.core.metadata import is_sidecar_name, is_xmp_name
@@ -34,8 +38,8 @@ _EVENTS = Mask(
 OVERFLOWED = "the kernel's event queue overflowed (fs.inotify.max_queued_events)"
 """The reason passed to `lost` when the kernel's queue overflowed."""
 _WATCHED_STILL = r"Callback with id '\d+' already exists for watch "
-_NO_WATCH = -1
-"""What watchdog returns for a folder that may not be read."""
+_MOST_EVENTS = 4_000
+"""How many events wait for the handler; those behind them remain in the kernel's queue."""
 _CANARY = b"alive"
 _TRY_AGAIN = 60.0
 _AT_A_TIME = 1_000
@@ -76,7 +80,7 @@ class Unwatched:
         return f"{os.fsdecode(self.folder)} cannot be watched: {self.why}"
 
 
-class Watcher:
+class Watcher(FileSystemEventHandler):
     """Watches `folders` (paths below `root`, none inside another) and calls `hint` and `lost`, also from its thread.
 
     `hint` receives a path relative to the root. `lost` receives a reason and means that events are missing, so that a
@@ -107,7 +111,9 @@ class Watcher:
         self._canary = canary
         self._hint = hint
         self._lost = lost
-        self._watches = _Watches(self._found, lost, tick)
+        self._observer = _Observer(_TreeEmitter, lost=lost, tick=tick)
+        self._observer.schedule(self, os.fsdecode(root), recursive=True)
+        [self._emitter] = cast("set[_TreeEmitter]", self._observer.emitters)
         self._watched: dict[bytes, tuple[WatchDescriptor, tuple[int, int]]] = {}
         """The watch and the identity of each mapped folder that is watched, and of the canary's."""
         self._refused: dict[bytes, tuple[float, Unwatched]] = {}
@@ -119,7 +125,9 @@ class Watcher:
         # If the folder cannot be created, `is_alive` returns False later.
         with contextlib.suppress(OSError):
             os.makedirs(self._canary, mode=0o700, exist_ok=True)
-        self._watches.start()
+        # Watching a folder that is watched already returns its watch, which watchdog warns about.
+        warnings.filterwarnings("ignore", _WATCHED_STILL, RuntimeWarning)
+        self._observer.start()
         try:
             self._watch_canary()
         except OSError:
@@ -129,18 +137,19 @@ class Watcher:
 
     def stop(self) -> None:
         """Stop watching; no hint follows after this returns."""
-        self._watches.stop()
+        self._observer.stop()
+        self._observer.join()
 
     @property
     def is_running(self) -> bool:
-        """Whether events are still read: an unexpected error ends the thread that reads them."""
-        return self._watches.is_running
+        """Whether events are still read and dispatched: an unexpected error ends the thread that does it."""
+        return self._observer.is_alive() and self._emitter.is_alive()
 
     @property
     def unwatched(self) -> Unwatched | None:
         """One of the folders that are not watched; None if all are watched that a scan can read."""
         mapped = (found for _, found in list(self._refused.values()) if found.number not in _UNREADABLE)
-        return next(mapped, self._watches.unwatched)
+        return next(mapped, self._emitter.unwatched)
 
     def tend(self, now: float) -> list[bytes]:
         """Watch folders that appeared or were replaced; return these and the folders that vanished, to be scanned.
@@ -158,14 +167,12 @@ class Watcher:
                 changed += [folder] * was_watched
             elif self._watch(folder, identity, now):
                 changed.append(folder)
-        self._watches.try_closed()
-        self._watches.try_unwatched(now)
-        self._watches.remove_left()
+        self._emitter.tend(now)
         return changed
 
     def walk(self) -> None:
         """Watch folders of which no event came: those of a disk that was mounted below a watched folder."""
-        self._watches.walk()
+        self._emitter.walk()
 
     def is_alive(self, patience: float) -> bool:
         """Cause an event in the canary folder and return whether it arrived within `patience` seconds."""
@@ -186,24 +193,27 @@ class Watcher:
         """Watch the canary folder if it exists and is not watched; raises OSError."""
         folder, identity = self._canary, _identity(self._canary)
         if not self._check_watch(folder, identity) and identity is not None:
-            self._watched[folder] = (self._watches.add(folder), identity)
+            self._watched[folder] = (self._emitter.add(folder), identity)
 
     def _check_watch(self, folder: bytes, identity: tuple[int, int] | None) -> bool:
         """Return whether the folder with this identity is watched; forget a watch that ended or is of another."""
         watch, watched = self._watched.get(folder, (None, None))
         if watch is None:
             return False
-        if identity == watched and self._watches.is_of(watch, folder):
+        if identity == watched and self._emitter.is_of(watch, folder):
             return True
         del self._watched[folder]
-        self._watches.forget(folder)
+        self._emitter.forget(folder)
         return False
 
     def _watch(self, folder: bytes, identity: tuple[int, int], now: float) -> bool:
         if folder in self._refused and now < self._refused[folder][0]:
             return False
         try:
-            watch = self._add(folder)
+            if self._follow_links and self._leads_to_another(folder):
+                # It would take the only watch of the other, whose files gave no hints under their paths.
+                raise OSError(errno.ELOOP, "it is a link to what another mapped folder contains")  # noqa: TRY301
+            watch = self._emitter.add(folder)
         except OSError as error:
             unwatched = _unwatched(folder, error)
             if folder not in self._refused:
@@ -214,13 +224,6 @@ class Watcher:
         self._watched[folder] = (watch, identity)
         return True
 
-    def _add(self, folder: bytes) -> WatchDescriptor:
-        """Watch a mapped folder; raise OSError if it cannot be watched."""
-        if self._follow_links and self._leads_to_another(folder):
-            # It would take the only watch of the other, whose files gave no hints under their paths.
-            raise OSError(errno.ELOOP, "it is a link to what another mapped folder contains")
-        return self._watches.add(folder)
-
     def _leads_to_another(self, folder: bytes) -> bool:
         """Return whether a folder is a link, or below one, that leads into another mapped folder or above it."""
         real, root = os.path.realpath(folder), os.path.realpath(folder[: self._prefix])
@@ -229,19 +232,37 @@ class Watcher:
         others = (os.path.realpath(other) for other in self._folders if other != folder)
         return any(os.path.commonpath([real, other]) in {real, other} for other in others)
 
-    def _found(self, folder: bytes, name: bytes) -> None:
-        """Report a file that may be new or changed, or a sidecar that left."""
-        if folder == self._canary:
+    def on_any_event(self, event: FileSystemEvent) -> None:
+        """Report a file that may be new or changed, or a sidecar that left: called by watchdog for each event.
+
+        A vanished file is not reported, because a scan detects it. A vanished sidecar is reported, because its file may
+        wait for nothing else.
+        """
+        path = os.fsencode(event.src_path)
+        if os.path.dirname(path) == self._canary:
             self._canary_seen.set()
-        else:
-            self._hint(os.path.join(folder, name)[self._prefix :])
+        elif not isinstance(event, FileDeletedEvent) or is_sidecar_name(path) or is_xmp_name(path):
+            self._hint(path[self._prefix :])
 
 
-class _Watches:
-    """The inotify watches of folders and of all folders below them, and which watch is of which folder.
+class _Observer(BaseObserver):
+    """watchdog's observer with a limit of its queue; if an error ends it, its emitter ends, too."""
 
-    `found` receives the folder and the name of a file; `lost` receives a reason when events are missing. Neither may
-    block. Both are also called by the thread that reads the events.
+    @cached_property
+    def event_queue(self) -> EventQueue:
+        return EventQueue(_MOST_EVENTS)
+
+    def run(self) -> None:
+        try:
+            super().run()
+        finally:
+            self.unschedule_all()
+
+
+class _TreeEmitter(EventEmitter):
+    """Emits the events of files in folders and all folders below them, and records which watch is of which folder.
+
+    `lost` receives a reason when events are missing; it must not block.
 
     An event is read later than it happened: at its path there may be another folder by now. So no event is followed to
     the letter. Whenever a folder came or left, the folder that is now at that path is watched, with all below it, and
@@ -249,15 +270,14 @@ class _Watches:
     event, so the record ends right in whatever order folders took each other's places.
     """
 
-    def __init__(
-        self, found: Callable[[bytes, bytes], None], lost: Callable[[str], None], tick: Callable[[], object]
-    ) -> None:
-        self._found = found
+    def __init__(self, *args: Any, lost: Callable[[str], None], tick: Callable[[], object], **options: Any) -> None:
+        super().__init__(*args, **options)
         self._lost = lost
         self._tick = tick
         self._inotify = InotifyFD()
         self._id = CallbackId(id(self))
-        self._lock = _TickingLock(tick)
+        self._mutex = threading.RLock()
+        self._steps = 0
         self._folders: dict[WatchDescriptor, bytes] = {}
         self._left: set[WatchDescriptor] = set()
         """The watches of folders that are not where they were; a folder that is found again keeps its watch."""
@@ -272,35 +292,39 @@ class _Watches:
         """The first folder since the last walk that was refused and is not among the closed; more may be."""
         self._next_walk = float("-inf")
 
-    def start(self) -> None:
-        """Read events from now on."""
-        # Watching a folder that is watched already returns its watch, which watchdog warns about.
-        warnings.filterwarnings("ignore", _WATCHED_STILL, RuntimeWarning)
-        self._inotify.start()
+    def queue_events(self, timeout: float) -> None:  # noqa: ARG002 -- the descriptor wakes this thread
+        """Read events from the kernel and act on them: called by watchdog until the observer stops."""
+        events = self._inotify.read_events()
+        if not events and self.should_keep_running():
+            raise OSError(errno.EBADF, "the inotify descriptor is closed")
+        for event in events:
+            self._inotify.handle_event(event)
 
-    def stop(self) -> None:
-        """Remove all watches and end the thread."""
-        self._inotify.stop()
-        self._inotify.join()
+    def queue_event(self, event: FileSystemEvent) -> None:
+        """Queue an event; while the queue is full, wait, and leave further events to the kernel's queue."""
+        while self.should_keep_running():
+            with contextlib.suppress(queue.Full):
+                return self._event_queue.put((event, self.watch), timeout=1.0)
+        return None
 
-    @property
-    def is_running(self) -> bool:
-        return self._inotify.is_alive()
+    def on_thread_stop(self) -> None:
+        """Remove all watches and end the reading: called by watchdog."""
+        self._inotify.close()
 
     def is_of(self, watch: WatchDescriptor, folder: bytes) -> bool:
         """Return whether the watch is of the folder at this path, as far as events were read."""
-        with self._lock:
+        with self._lock():
             return self._folders.get(watch) == folder
 
     @property
     def unwatched(self) -> Unwatched | None:
         # Under the lock: during a walk it is not known.
-        with self._lock:
+        with self._lock():
             return self._unwatched
 
     def add(self, folder: bytes) -> WatchDescriptor:
         """Watch a folder and all below it; raise OSError if the folder itself cannot be watched."""
-        with self._lock:
+        with self._lock():
             watch = self._add_one(folder)
             self._tops.add(folder)
             self._add_below(folder)
@@ -308,102 +332,109 @@ class _Watches:
 
     def walk(self) -> None:
         """Watch all folders below the added ones that are not watched."""
-        with self._lock:
-            self._walk()
+        with self._lock():
+            for folder in self._tops:
+                self._try(folder)
+                self._add_below(folder)
 
     def forget(self, folder: bytes) -> None:
         """Report no more events of a folder and of those below it."""
-        with self._lock:
+        inside = os.path.join(folder, b"")
+        with self._lock():
             self._tops.discard(folder)
-            self._forget(folder)
+            left = [watch for watch, path in self._folders.items() if path == folder or path.startswith(inside)]
+            for watch in left:
+                del self._folders[watch]
+            self._left.update(left)
 
-    def try_closed(self) -> None:
-        """Watch folders that can be read by now, and report the files in them and below them."""
-        with self._lock:
+    def tend(self, now: float) -> None:
+        """Watch folders that can be watched by now, and remove watches of folders that were not found again."""
+        with self._lock():
             for folder in list(self._closed)[:_TRIED_AT_ONCE]:
                 del self._closed[folder]
                 self._try(folder)
                 self._add_below(folder, report=True)
-
-    def try_unwatched(self, now: float) -> None:
-        """Once the folder that was refused can be watched, walk all folders again, at most once a minute.
-
-        How many others were refused is not kept, because there may be as many as there are folders.
-        """
-        with self._lock:
-            if self._unwatched is None or now < self._next_walk:
-                return
-            try:
-                self._add_one(self._unwatched.folder)
-            except OSError as error:
-                if error.errno not in _NO_FOLDER:
-                    return
-            self._next_walk = now + _TRY_AGAIN
-            self._unwatched = None
-            self._walk()
-            if self._unwatched is None:
-                self._lost("all folders can be watched again")
-
-    def remove_left(self) -> None:
-        """Remove watches of folders that were not found again."""
-        with self._lock:
+            self._try_unwatched(now)
             gone = list(self._left)[:_AT_A_TIME]
             self._left.difference_update(gone)
             self._inotify.remove_callbacks([(watch, self._id) for watch in gone])
 
-    def on_event(self, event: InotifyEvent) -> None:
-        """Report a file, or record where folders are now: called by watchdog for each event.
+    def _try_unwatched(self, now: float) -> None:
+        """Once the folder that was refused can be watched, walk all folders again, at most once a minute.
 
-        A vanished file is not reported, because a scan detects it. A vanished sidecar is reported, because its file may
-        wait for nothing else.
+        How many others were refused is not kept, because there may be as many as there are folders.
         """
-        with self._lock:
+        if self._unwatched is None or now < self._next_walk:
+            return
+        try:
+            self._add_one(self._unwatched.folder)
+        except OSError as error:
+            if error.errno not in _NO_FOLDER:
+                return
+        self._next_walk = now + _TRY_AGAIN
+        self._unwatched = None
+        self.walk()
+        if self._unwatched is None:
+            self._lost("all folders can be watched again")
+
+    def on_event(self, event: InotifyEvent) -> None:
+        """Emit the event of a file, or record where folders are now: called by watchdog for each event."""
+        with self._lock():
             folder = self._folders.get(event.wd)
             if folder is None or not event.name:
                 return
-            if not event.is_directory:
-                if (
-                    not (event.is_delete or event.is_moved_from)
-                    or is_sidecar_name(event.name)
-                    or is_xmp_name(event.name)
-                ):
-                    self._found(folder, event.name)
-            elif not event.is_delete:
-                path = os.path.join(folder, event.name)
+            path = os.path.join(folder, event.name)
+            if event.is_directory:
                 if event.is_moved_from:
-                    self._forget(path)
-                self._try(path)
-                self._add_below(path, report=True)
+                    self.forget(path)
+                if not event.is_delete:
+                    self._try(path)
+                    self._add_below(path, report=True)
+            elif event.is_delete or event.is_moved_from:
+                self.queue_event(FileDeletedEvent(path))
+            else:
+                self.queue_event(FileClosedEvent(path) if event.is_close_write else FileCreatedEvent(path))
 
     def on_watch_deleted(self, wd: WatchDescriptor) -> None:
         """Forget a folder that was deleted or unmounted: called by watchdog."""
-        with self._lock:
+        with self._lock():
             self._folders.pop(wd, None)
             self._left.discard(wd)
 
     def on_queue_overflow(self) -> None:
         """Watch the folders whose events were dropped, and report the overflow: called by watchdog."""
-        with self._lock:
+        with self._lock():
             self._left.update(self._folders)
             self._folders.clear()
-            self._walk()
+            self.walk()
         self._lost(OVERFLOWED)
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[None]:
+        """Hold the lock; while waiting for it, call `tick` every second in which the thread that holds it goes on.
+
+        That thread may walk many folders. If it stands still, it hangs, and so does the one that waits.
+        """
+        seen = -1
+        while not self._mutex.acquire(timeout=1.0):
+            if self._steps != seen:
+                seen = self._steps
+                self._tick()
+        try:
+            yield
+        finally:
+            self._mutex.release()
 
     def _add_one(self, folder: bytes) -> WatchDescriptor:
         """Watch a folder and not those below it. Raise OSError."""
-        self._lock.steps += 1
+        self._steps += 1
         self._tick()
         watch = self._inotify.add_callback(folder, _EVENTS, self, self._id)
-        if watch == _NO_WATCH:
+        if watch < 0:  # watchdog raises nothing for a folder that may not be read
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         self._folders[watch] = folder
         self._left.discard(watch)
         return watch
-
-    def _walk(self) -> None:
-        for folder in self._tops:
-            self._try(folder)
-            self._add_below(folder)
 
     def _try(self, folder: bytes) -> None:
         """Watch a folder and not those below it, or note that it cannot be watched."""
@@ -413,7 +444,7 @@ class _Watches:
             self._note(folder, error)
 
     def _note(self, folder: bytes, error: OSError) -> None:
-        if error.errno in _NO_FOLDER or not self._inotify.should_keep_running():
+        if error.errno in _NO_FOLDER or not self.should_keep_running():
             return
         if error.errno in _UNREADABLE and (folder in self._closed or len(self._closed) < _MOST_CLOSED):
             self._closed[folder] = None
@@ -424,7 +455,7 @@ class _Watches:
     def _add_below(self, folder: bytes, *, report: bool = False) -> None:
         """Watch the folders below a folder, and `report` their files; note folders that cannot be watched."""
         unseen = [folder]
-        while unseen and self._inotify.should_keep_running():
+        while unseen and self.should_keep_running():
             path = unseen.pop()
             try:
                 entries = os.scandir(path)
@@ -439,14 +470,7 @@ class _Watches:
                         self._try(entry.path)
                         unseen.append(entry.path)
                     elif report:
-                        self._found(path, entry.name)
-
-    def _forget(self, folder: bytes) -> None:
-        inside = os.path.join(folder, b"")
-        left = [watch for watch, path in self._folders.items() if path == folder or path.startswith(inside)]
-        for watch in left:
-            del self._folders[watch]
-        self._left.update(left)
+                        self.queue_event(FileCreatedEvent(entry.path, is_synthetic=True))
 
 
 def coverage() -> Coverage:
@@ -456,11 +480,9 @@ def coverage() -> Coverage:
     """
     watched = 0
     for entry in _FDINFO.iterdir():
-        try:
+        # The descriptor that reads this folder is closed by now.
+        with contextlib.suppress(FileNotFoundError):
             watched += sum(line.startswith("inotify ") for line in entry.read_text("ascii").splitlines())
-        except FileNotFoundError:
-            # The descriptor that reads this folder is closed by now.
-            continue
     return Coverage(watched, int(_LIMIT.read_text("ascii")))
 
 
@@ -475,35 +497,12 @@ def outermost(folders: Sequence[bytes]) -> list[bytes]:
     return [f for f in folders if not any(o != f and (not o or f.startswith(o + b"/")) for o in folders)]
 
 
-class _TickingLock:
-    """A lock that calls `tick` every second while it waits and the thread that holds it counts `steps`.
-
-    That thread may walk many folders. If it stands still, it hangs, and so does the one that waits.
-    """
-
-    def __init__(self, tick: Callable[[], object]) -> None:
-        self._lock = threading.Lock()
-        self._tick = tick
-        self.steps = 0
-
-    def __enter__(self) -> None:
-        seen = -1
-        while not self._lock.acquire(timeout=1.0):
-            if self.steps != seen:
-                seen = self.steps
-                self._tick()
-
-    def __exit__(self, *_error: object) -> None:
-        self._lock.release()
-
-
 def _unwatched(folder: bytes, error: OSError) -> Unwatched:
     return Unwatched(folder, error.errno or 0, error.strerror or str(error))
 
 
 def _identity(folder: bytes) -> tuple[int, int] | None:
-    try:
+    with contextlib.suppress(OSError):
         status = os.stat(folder)
-    except OSError:
-        return None
-    return (status.st_dev, status.st_ino)
+        return (status.st_dev, status.st_ino)
+    return None

@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from watchdog.events import FileSystemEventHandler
+from watchdog.observers.api import BaseObserver
+from watchdog.observers.inotify import InotifyEmitter
 from watchdog.observers.inotify_c import InotifyFD
 
 from assetsync.tree import watch as watch_module
@@ -26,12 +29,25 @@ class Heard:
         self._changed = threading.Condition()
         self._goes_on = threading.Event()
         self._goes_on.set()
+        self._stands = threading.Event()
 
     def hint(self, path):
         with self._changed:
             self.paths.append(path)
             self._changed.notify_all()
-        self._goes_on.wait()
+        self.in_hint()
+
+    def in_hint(self):
+        pass
+
+    def in_tick(self):
+        pass
+
+    def tick(self):
+        self.in_tick()
+        if threading.current_thread() is not threading.main_thread() and not self._goes_on.is_set():
+            self._stands.set()
+            self._goes_on.wait()
 
     def lose(self, why):
         with self._changed:
@@ -39,9 +55,12 @@ class Heard:
             self._changed.notify_all()
 
     @contextmanager
-    def held_up(self):
-        """Let the watcher read no further than its next hint inside the block, or until `go_on`."""
+    def held_up(self, folder):
+        """Make a folder, and let the watcher read no further than that inside the block, or until `go_on`."""
+        self._stands.clear()
         self._goes_on.clear()
+        folder.mkdir()
+        assert self._stands.wait(60)
         yield
         self._goes_on.set()
 
@@ -71,8 +90,8 @@ def watch(tmp_path, heard):
         root = tmp_path / "root"
         root.mkdir(exist_ok=True)
         canary = bytes(tmp_path / "canary")
-        told = {"hint": heard.hint, "lost": heard.lose}
-        watcher = Watcher(bytes(root), folders or (b"",), canary, **told, **options)
+        told = {"hint": heard.hint, "lost": heard.lose, "tick": heard.tick}
+        watcher = Watcher(bytes(root), folders or (b"",), canary, **(told | options))
         watcher.start(heard.now)
         started.append(watcher)
         return watcher, root
@@ -111,18 +130,16 @@ def test_walks_and_waits_show_life(watch, heard, tmp_path):
         ticks.append(threading.current_thread())
         if waits.is_set():
             heard.go_on()
+        heard.tick()
 
     for number in range(4):
         (tmp_path / f"root/{number}").mkdir(parents=True)
     watcher, root = watch(tick=tick)
     # The root, its folders, and that of the canary.
     assert ticks == [threading.current_thread()] * 6
-    with heard.held_up():
-        (root / "new").mkdir()
-        (root / "new/a").write_bytes(b"a")
-        heard.until(b"new/a")
+    with heard.held_up(root / "new"):
         waits.set()
-        # It waits for the thread that reports the file.
+        # It waits for the thread that watches the new folder.
         watcher.tend(1.0)
     assert threading.current_thread() in ticks[6:]
 
@@ -215,7 +232,7 @@ def test_unwatchable_folder_is_retried(watch, heard, monkeypatch):
         raise OSError(errno.ENOSPC, "inotify watch limit reached")
 
     with monkeypatch.context() as patch:
-        patch.setattr(watcher._watches, "add", refuse)
+        patch.setattr(watcher._emitter, "add", refuse)
         (root / "photos").mkdir()
         (root / "docs").mkdir()
         for _ in range(121):
@@ -231,7 +248,7 @@ def test_unwatchable_folder_is_retried(watch, heard, monkeypatch):
     (root / "docs").rename(root / "other")
     assert watcher.tend(heard.now) == [bytes(root / "docs")]
     (root / "docs").mkdir()
-    monkeypatch.setattr(watcher._watches, "add", refuse)
+    monkeypatch.setattr(watcher._emitter, "add", refuse)
     assert watcher.tend(heard.now) == []
     assert len(heard.lost) == 3
 
@@ -260,10 +277,12 @@ def test_folder_opened_later_is_watched(watch, heard, unprivileged):
         assert heard.paths == []
         new.chmod(0o755)
         watcher.tend(heard.now)
+        assert watcher.is_alive(60)
         assert sorted(heard.paths) == [b"new/a", b"new/below/b"]
         (new / "below" / "c").write_bytes(b"")
         heard.until(b"new/below/c", times=2)
         watcher.tend(heard.now)
+        assert watcher.is_alive(60)
         assert (len(heard.paths), heard.lost) == (4, [])
 
 
@@ -275,9 +294,7 @@ def test_folder_in_closed_folder_is_watched(watch, heard, unprivileged):
         photos = root / "photos"
         photos.mkdir(mode=0o755)
         watcher.tend(heard.now)
-        with heard.held_up():
-            (photos / "first").write_bytes(b"")
-            heard.until(b"photos/first")
+        with heard.held_up(photos / "first"):
             (photos / "new").mkdir(mode=0o755)
             photos.chmod(0)
         assert watcher.is_alive(60)
@@ -300,6 +317,7 @@ def test_every_closed_folder_is_tried_again(watch, heard, unprivileged):
         (root / "7").chmod(0o755)
         for _ in range(3):
             watcher.tend(heard.now)
+        assert watcher.is_alive(60)
         assert heard.paths == [b"7/a"]
         for number in range(250):
             (root / str(number)).chmod(0o755)
@@ -468,8 +486,8 @@ def test_overflow_loses_no_folder(watch, heard):
     assert watcher.is_alive(60)
     before = coverage().watched
     noisy, other = os.path.join(photos, "noisy"), os.path.join(photos, "other")
-    with heard.held_up():
-        Path(noisy).write_bytes(b"")
+    Path(noisy).write_bytes(b"")
+    with heard.held_up(photos / "last"):
         for _ in range(limit):
             os.rename(noisy, other)
             os.rename(other, noisy)
@@ -480,7 +498,8 @@ def test_overflow_loses_no_folder(watch, heard):
     heard.until(b"photos/new/a")
     assert watcher.tend(heard.now) == []
     assert watcher.is_alive(60)
-    assert (coverage().watched, heard.lost) == (before, [OVERFLOWED])
+    # One more: the folder at which the watcher was held up.
+    assert (coverage().watched, heard.lost) == (before + 1, [OVERFLOWED])
 
 
 class Folders:
@@ -526,7 +545,8 @@ def folders(tmp_path, heard):
     for name in ("photos", "films"):
         (root / name).mkdir(parents=True)
     before = _open_things()
-    watcher = Watcher(bytes(root), (b"photos", b"films"), bytes(tmp_path / "canary"), hint=heard.hint, lost=heard.lose)
+    told = {"hint": heard.hint, "lost": heard.lose, "tick": heard.tick}
+    watcher = Watcher(bytes(root), (b"photos", b"films"), bytes(tmp_path / "canary"), **told)
     watcher.start(heard.now)
     yield Folders(root, heard)
     watcher.stop()
@@ -587,9 +607,7 @@ def test_folder_renamed_at_once_is_watched(folders, heard):
     """Its events are read when another folder has its name already, and then that one's are."""
     made = bytes(folders.path("photos/a"))
     others = [bytes(folders.path(f"photos/{number}")) for number in range(1_000)]
-    with heard.held_up():
-        folders.path("films/first").write_bytes(b"")
-        heard.until(b"films/first")
+    with heard.held_up(folders.path("films/first")):
         for other in others:
             os.mkdir(made)
             os.rename(made, other)
@@ -637,13 +655,37 @@ def test_very_deep_folder_is_watched(watch, heard, tmp_path, make_deep):
         heard.until(os.fsencode(name / inner / "a"))
 
 
+@pytest.fixture
+def descriptors(monkeypatch):
+    """The inotify descriptors that are used."""
+    used = []
+    add = InotifyFD.add_callback
+
+    def add_callback(self, *others):
+        used.append(self)
+        return add(self, *others)
+
+    monkeypatch.setattr(InotifyFD, "add_callback", add_callback)
+    return used
+
+
+def _raise(*_):
+    raise ZeroDivisionError
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_ended_thread_is_noticed(watch, monkeypatch):
-    """Nothing of it is left after a stop."""
+@pytest.mark.parametrize("part", ["handler", "emitter", "descriptor"])
+def test_ended_part_is_noticed(watch, heard, descriptors, monkeypatch, part):
+    """Nothing of the watcher is left after a stop."""
     before = _open_things()
     watcher, root = watch()
     assert watcher.is_running
-    monkeypatch.setattr(watcher, "_hint", None)
+    # The watcher calls both by these names.
+    monkeypatch.setattr(heard, "in_hint", _raise if part == "handler" else heard.in_hint)
+    monkeypatch.setattr(heard, "in_tick", _raise if part == "emitter" else heard.in_tick)
+    if part == "descriptor":
+        descriptors[0].close()
+    (root / "folder").mkdir()
     (root / "a").write_bytes(b"a")
     deadline = time.monotonic() + 60
     while watcher.is_running and time.monotonic() < deadline:
@@ -652,6 +694,71 @@ def test_ended_thread_is_noticed(watch, monkeypatch):
     assert not watcher.is_alive(0)
     watcher.stop()
     assert _open_things() == before
+
+
+@pytest.mark.parametrize("goes_on", [True, False], ids=["goes on", "stops"])
+def test_full_queue_loses_no_event(watch, heard, monkeypatch, goes_on):
+    """The handler stands still while events come; a stop ends the wait for room, too."""
+    monkeypatch.setattr(watch_module, "_MOST_EVENTS", 4)
+    waits, stands = threading.Event(), threading.Event()
+    monkeypatch.setattr(heard, "in_hint", lambda: (stands.set(), waits.wait()))
+    before = _open_things()
+    watcher, root = watch()
+    names = [b"%d" % number for number in range(50)]
+    for name in names:
+        (root / os.fsdecode(name)).write_bytes(b"")
+    assert stands.wait(60)
+    if not goes_on:
+        stopping = threading.Thread(target=watcher.stop)
+        stopping.start()
+        waits.set()
+        stopping.join(60)
+        assert _open_things() == before
+        return
+    # Longer than a try to queue an event.
+    time.sleep(1.2)
+    waits.set()
+    for name in names:
+        heard.until(name)
+    assert heard.lost == []
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.xfail(reason="watchdog's own emitter ends by a KeyError", strict=True)
+def test_stock_emitter_survives_moved_folders(tmp_path):
+    """The reason for an emitter of our own. Once a release passes this, try the other tests with its emitter.
+
+    A folder moves out, another takes its name, and both are removed: in a tree where folders swap names and move out
+    and back, this happens within seconds. The thread of the descriptor ends, and the observer is alive and blind.
+    """
+    root, out = tmp_path / "root", tmp_path / "out"
+    (root / "a").mkdir(parents=True)
+    descriptor = InotifyFD()
+    descriptor.start()
+    observer = BaseObserver(InotifyEmitter, inotify_fd=descriptor)
+    closed, seen = threading.Event(), FileSystemEventHandler()
+    seen.on_closed = lambda _event: closed.set()
+    observer.schedule(seen, str(root), recursive=True)
+    observer.start()
+    try:
+        (root / "a").rename(out)
+        (root / "a").mkdir()
+        # Until the second folder is watched.
+        while not closed.wait(0.05):
+            (root / "a" / "1").write_bytes(b"")
+        closed.clear()
+        (root / "a" / "1").unlink()
+        (root / "a").rmdir()
+        out.rmdir()
+        (root / "2").write_bytes(b"")
+        while descriptor.is_alive() and not closed.wait(0.05):
+            continue
+        assert descriptor.is_alive(), "no event comes any more"
+    finally:
+        observer.stop()
+        observer.join()
+        descriptor.stop()
+        descriptor.join()
 
 
 def test_kernel_watches_are_counted(watch):
