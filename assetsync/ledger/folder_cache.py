@@ -5,11 +5,11 @@ agreed with them. The next scan checks the first. The second holds until a row o
 connection removes the folder from the cache in the same transaction (`ledger.file.invalidation`).
 """
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 
 from assetsync.ledger.file.database import Database
 from assetsync.ledger.file.facts import set_fact
+from assetsync.ledger.file.handle import Handle
 from assetsync.model import CachedFolder
 
 _WEEK = 7 * 24 * 3600.0
@@ -35,7 +35,7 @@ class FolderCache:
         if not self._store.holds_lock:
             return usable
 
-        def work(conn: sqlite3.Connection) -> None:
+        def work(conn: Handle) -> None:
             # In a transaction, so that earlier changes are on the disk when the scan reads its first row.
             self._store.invalidation.note()
             if usable:
@@ -69,9 +69,9 @@ class FolderCache:
     def record(self, found: Sequence[CachedFolder], outdated: Sequence[bytes]) -> None:
         """Record the folders that the scan found, except those that changed meanwhile; remove those in `outdated`."""
 
-        def work(conn: sqlite3.Connection) -> None:
-            conn.executemany("DELETE FROM folder_cache WHERE folder = ?", [(folder,) for folder in outdated])
-            conn.executemany(
+        def work(conn: Handle) -> None:
+            conn.execute_each("DELETE FROM folder_cache WHERE folder = ?", [(folder,) for folder in outdated])
+            conn.execute_each(
                 "INSERT OR REPLACE INTO folder_cache (folder, digest, files, sidecars, ignored) VALUES (?, ?, ?, ?, ?)",
                 [each for each in found if not self._store.invalidation.has(each.folder)],
             )

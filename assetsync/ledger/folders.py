@@ -4,7 +4,6 @@ Why a folder is held, and for how long, is left to the caller; making a listing 
 """
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
@@ -13,6 +12,7 @@ from assetsync.core.spaced_sample import SpacedSample
 from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
 from assetsync.ledger.file.database import ANY_OF, Database
 from assetsync.ledger.file.facts import set_fact
+from assetsync.ledger.file.handle import Handle
 from assetsync.ledger.rows import WHOSE_ASSET, FileRow, files_where, retry_where
 from assetsync.ledger.runs import AUDITED
 
@@ -56,7 +56,7 @@ class Hold(NamedTuple):
         return self.reason in (UNLISTED, ASKED_TO_WAIT)
 
 
-def hold_folder(conn: sqlite3.Connection, destfolderid: str, hold: Hold) -> None:
+def hold_folder(conn: Handle, destfolderid: str, hold: Hold) -> None:
     """Hold a whole destination folder, because the cause is not in its files; a hold that goes on keeps its `since`."""
     # These do not replace another reason: the other reason is needed later to release the files that it blocked.
     stays = f"excluded.hold_reason IN {PASSING} AND hold_reason NOT IN {PASSING}"
@@ -71,7 +71,7 @@ def hold_folder(conn: sqlite3.Connection, destfolderid: str, hold: Hold) -> None
     )
 
 
-def release_folder(conn: sqlite3.Connection, destfolderid: str, now: float) -> None:
+def release_folder(conn: Handle, destfolderid: str, now: float) -> None:
     """Release a folder that was held, or that accepted a file again, and retry the files that its trouble blocked."""
     sql = "SELECT hold_reason FROM folders WHERE destfolderid = ? AND hold_until IS NOT NULL"
     held = conn.execute(sql, (destfolderid,)).fetchone()
@@ -81,7 +81,7 @@ def release_folder(conn: sqlite3.Connection, destfolderid: str, now: float) -> N
     conn.execute(f"UPDATE folders SET {NOT_HELD} WHERE destfolderid = ?", (destfolderid,))
 
 
-def note_names(conn: sqlite3.Connection, destfolderid: str, *, kept: bool) -> None:
+def note_names(conn: Handle, destfolderid: str, *, kept: bool) -> None:
     """Record whether an upload into a folder kept its name; once an upload was renamed, the folder stays `changed`."""
     conn.execute(
         "INSERT INTO folders (destfolderid, names) VALUES (?, ?) ON CONFLICT (destfolderid) DO UPDATE"
@@ -102,7 +102,7 @@ _NAMED_IN = {
 """The columns that hold folder ids, by table."""
 
 
-def _spell(conn: sqlite3.Connection, folders: Collection[str]) -> None:
+def _spell(conn: Handle, folders: Collection[str]) -> None:
     """Write the ids of these folders in this spelling everywhere."""
     spelling = {folder.lower(): folder for folder in folders}
 
@@ -113,20 +113,20 @@ def _spell(conn: sqlite3.Connection, folders: Collection[str]) -> None:
     for table, columns in _NAMED_IN.items():
         for column in columns:
             # A row that would collide stays: the folder is listed anew, and an attempt is looked up as it was sent.
-            conn.executemany(
+            conn.execute_each(
                 f"UPDATE OR IGNORE {table} SET {column} = ? WHERE {column} = ?",
                 others(f"SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL"),
             )
-    conn.executemany(
+    conn.execute_each(
         "UPDATE facts SET value = ? WHERE name LIKE 'mapping:%' AND value = ?",
         others("SELECT DISTINCT value FROM facts WHERE name LIKE 'mapping:%' AND value IS NOT NULL"),
     )
-    conn.executemany(
+    conn.execute_each(
         f"UPDATE OR IGNORE facts SET name = '{AUDITED}' || ? WHERE name = '{AUDITED}' || ?",
         others(f"SELECT substr(name, {len(AUDITED) + 1}) FROM facts WHERE name LIKE '{AUDITED}%'"),
     )
     # What an operator permits to the brake counts for the folder.
-    conn.executemany(
+    conn.execute_each(
         "UPDATE OR IGNORE brakes SET subject = ? WHERE kind = 'missing' AND subject = ?",
         others("SELECT DISTINCT subject FROM brakes WHERE kind = 'missing'"),
     )
@@ -162,7 +162,7 @@ class FolderListings:
         if self._store.fact(_SPELLED) == spelled:
             return
 
-        def work(conn: sqlite3.Connection) -> None:
+        def work(conn: Handle) -> None:
             _spell(conn, folders)
             set_fact(conn, _SPELLED, spelled)
 

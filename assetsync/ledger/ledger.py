@@ -5,7 +5,6 @@ The tables, and the SQL of files, attempts and assets, are left to the parts. Re
 
 import contextlib
 import json
-import sqlite3
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from assetsync.ledger.doubts import Doubts
 from assetsync.ledger.equal_content import EqualContent
 from assetsync.ledger.file.database import ANY_OF, Database, open_beside, open_database
 from assetsync.ledger.file.facts import SITE, expect_owner, set_fact
+from assetsync.ledger.file.handle import Handle
 from assetsync.ledger.file.integrity import CLEAN_STOP, DAMAGE_SEEN
 from assetsync.ledger.file.ledger_files import Epoch, OutsideEpoch
 from assetsync.ledger.folder_cache import FolderCache
@@ -186,7 +186,7 @@ def open_ledger(path: Path, *, site: str | None = None, create: bool = True, is_
         epoch, outside = Epoch(store.path), OutsideEpoch(store.path)
         copied, changed, kept = epoch.read(), epoch.changed(), outside.read()
 
-        def work(conn: sqlite3.Connection) -> tuple[int, bool, bool, int]:
+        def work(conn: Handle) -> tuple[int, bool, bool, int]:
             if site is not None and not expect_owner(conn, store.path, site):
                 set_fact(conn, SITE, site)
             facts = dict(conn.execute("SELECT name, value FROM facts WHERE name IN ('start', ?)", (CLEAN_STOP,)))
@@ -224,7 +224,7 @@ def open_ledger(path: Path, *, site: str | None = None, create: bool = True, is_
     return Ledger(store, start_no, restored=restored, unconfirmed=unconfirmed, old_requests=old_requests)
 
 
-def _mark_damage(conn: sqlite3.Connection) -> None:
+def _mark_damage(conn: Handle) -> None:
     # With the mark of the last clean stop, the next start would skip its check.
     conn.execute("DELETE FROM facts WHERE name = ?", (CLEAN_STOP,))
     set_fact(conn, DAMAGE_SEEN, None)

@@ -4,7 +4,6 @@ Each result is a fact of the ledger, as one JSON object. Conclusions are left to
 """
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from assetsync.ledger.file.database import Database
 from assetsync.ledger.file.facts import set_fact
+from assetsync.ledger.file.handle import Handle
 from assetsync.text import printable
 
 JOBS = ("rescan", "index", "verify", "audit")
@@ -446,7 +446,7 @@ class HourlyStats:
         return [Hour(hour * SECONDS, *known.get(hour, (0, 0))) for hour in range(current - count + 1, current + 1)]
 
 
-def count_upload(conn: sqlite3.Connection, size: int, now: float) -> None:
+def count_upload(conn: Handle, size: int, now: float) -> None:
     """Count an upload that is known to be stored, in the transaction that records it."""
     conn.execute(
         "INSERT INTO hours (hour, uploads, bytes) VALUES (?, 1, ?)"

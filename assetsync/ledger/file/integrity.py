@@ -2,8 +2,7 @@
 
 The file is checked once a day, and after an unclean stop. A damaged file and its log are renamed (set aside), so that
 nothing is sent based on them. The next `reconcile` or `run` then creates a new ledger, which lists every folder before
-it sends. Opening the file is left to `database`, the migrations to `schema`. sqlite-utils applies them and takes a
-while to load, so it is loaded only for a ledger that is not of this release.
+it sends. Opening the file is left to `database`, the migrations to `schema`.
 """
 
 import sqlite3
@@ -11,7 +10,11 @@ import time
 from itertools import chain, count
 from pathlib import Path
 
+import sqlite_utils
+
 from assetsync.errors import LedgerDamaged, LedgerError, LedgerNewer
+from assetsync.ledger.file import schema
+from assetsync.ledger.file.handle import Handle
 from assetsync.ledger.file.ledger_files import APPLICATION_ID, Epoch, header
 
 CLEAN_STOP = "clean_stop"
@@ -31,17 +34,8 @@ IS_SET_ASIDE = f"the next `assetsync reconcile` sets it aside, then {REBUILD}"
 BY_HAND = f"stop what sends for it and move it elsewhere, with its -wal and -shm; then {REBUILD}"
 """Hint for a damaged ledger that no start sets aside."""
 
-MIGRATIONS = frozenset(
-    {
-        "m001_first", "m002_quiet", "m003_unhashed", "m004_slow", "m005_counted", "m006_settled", "m007_waived",
-        "m008_elsewhere", "m009_said_since", "m010_doubted", "m011_away", "m012_rested", "m013_waived_apart",
-        "m014_names", "m015_by_hand", "m016_took", "m017_held_since", "m018_answered", "m019_watched",
-        "m020_renamed", "m021_unprocessed", "m022_not_as_sent",
-        "m023_adopted_differs", "m024_xmp", "m025_no_sidecar", "m026_left_out", "m027_checked_again",
-        "m028_sent_fields",
-    }
-)  # fmt: skip
-"""The names of all migrations in `schema`, which a test compares with it."""
+MIGRATIONS = frozenset(each.name for each in schema.migrations.pending(sqlite_utils.Database(memory=True)))
+"""The names of all migrations: those that an empty database needs."""
 
 _AT_APPLICATION_ID = 68
 """Offset of the application id in the header of an SQLite file."""
@@ -53,7 +47,7 @@ THOROUGH_AT_MOST = 256 * 1024 * 1024
 _EVERY = 24 * 3600.0
 
 
-def expect_whole(conn: sqlite3.Connection, changed: str, now: float) -> bool:
+def expect_whole(conn: Handle, changed: str, now: float) -> bool:
     """Check the whole file, unless its last holder stopped cleanly and the last check is less than a day old.
 
     A disk can damage a file that nobody writes to, and a row that is not found is a file that is sent again. Returns
@@ -145,7 +139,7 @@ def set_aside(path: Path, found: str) -> LedgerDamaged:
     return LedgerDamaged(f"the ledger {path} was damaged ({found}) and is set aside as {aside}", hint=REBUILD)
 
 
-def _number(conn: sqlite3.Connection, question: str) -> int:
+def _number(conn: Handle, question: str) -> int:
     return int(conn.execute(question).fetchone()[0])
 
 
@@ -154,7 +148,7 @@ def code_of(error: BaseException | None) -> int:
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
-def expect_current(path: Path, conn: sqlite3.Connection, *, is_held: bool) -> None:
+def expect_current(path: Path, conn: Handle, *, is_held: bool) -> None:
     """Check that this release can read a ledger; raise LedgerNewer, LedgerError for an older one, or sqlite3.Error.
 
     `is_held`: a process sends for the ledger. It is of the older release, too, and must end before a start of this
@@ -169,7 +163,7 @@ def expect_current(path: Path, conn: sqlite3.Connection, *, is_held: bool) -> No
         )
 
 
-def migrate(path: Path, conn: sqlite3.Connection) -> None:
+def migrate(path: Path, conn: Handle) -> None:
     """Create or migrate the tables; raise LedgerNewer, LedgerDamaged for a file that is no ledger, or sqlite3.Error."""
     tables = {row[0] for row in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     unlisted = bool(tables) and "_sqlite_migrations" not in tables
@@ -180,14 +174,10 @@ def migrate(path: Path, conn: sqlite3.Connection) -> None:
         raise LedgerDamaged(f"{path} is no ledger but another SQLite file", hint="is the path right?")
     if tables and _applied(path, conn) == MIGRATIONS:
         return
-    import sqlite_utils  # noqa: PLC0415 - see above
-
-    from assetsync.ledger.file import schema  # noqa: PLC0415 - see above
-
-    schema.migrations.apply(sqlite_utils.Database(conn, execute_plugins=False))
+    schema.migrations.apply(conn)
 
 
-def _applied(path: Path, conn: sqlite3.Connection) -> set[str]:
+def _applied(path: Path, conn: Handle) -> set[str]:
     """Return the migrations that were applied to a ledger; raise LedgerNewer for one that this release lacks."""
     rows = conn.execute("SELECT name FROM _sqlite_migrations WHERE migration_set = 'assetsync'")
     applied = {row[0] for row in rows}
