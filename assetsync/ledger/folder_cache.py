@@ -28,10 +28,8 @@ class FolderCache:
         Folders cached under another plan are removed, and after a week all folders are: comparing and counting
         everything then finds whatever went wrong with the ledger. A ledger opened without the lock is not changed.
         """
-        rows = self._store.rows("SELECT name, value FROM facts WHERE name IN (?, ?)", _PLAN, _SINCE)
-        facts: dict[str, str] = {row[0]: row[1] for row in rows}
-        since = float(facts.get(_SINCE) or "inf")
-        usable = facts.get(_PLAN) == plan and since <= now < since + _WEEK
+        since = float(self._store.fact(_SINCE) or "inf")
+        usable = self._store.fact(_PLAN) == plan and since <= now < since + _WEEK
         if not self._store.holds_lock:
             return usable
 
@@ -40,7 +38,7 @@ class FolderCache:
             self._store.invalidation.note()
             if usable:
                 return
-            conn.execute("DELETE FROM folder_cache")
+            conn.table("folder_cache").delete_where()
             conn.execute("DELETE FROM counted")
             counts = "SELECT destfolderid, wanted, state, COUNT(*), SUM(size) FROM files GROUP BY 1, 2, 3"
             conn.execute(f"INSERT INTO counted {counts}")
@@ -71,10 +69,8 @@ class FolderCache:
 
         def work(conn: Handle) -> None:
             conn.execute_each("DELETE FROM folder_cache WHERE folder = ?", [(folder,) for folder in outdated])
-            conn.execute_each(
-                "INSERT OR REPLACE INTO folder_cache (folder, digest, files, sidecars, ignored) VALUES (?, ?, ?, ?, ?)",
-                [each for each in found if not self._store.invalidation.has(each.folder)],
-            )
+            kept = (each._asdict() for each in found if not self._store.invalidation.has(each.folder))
+            conn.table("folder_cache").insert_all(kept, replace=True)
 
         if found or outdated:
             self._store.write(work)

@@ -431,8 +431,7 @@ class Queue:
 
     def release_unlisted(self, destfolderid: str) -> None:
         """Release a folder that was held because it could not be listed."""
-        sql = f"UPDATE folders SET {NOT_HELD} WHERE destfolderid = ? AND hold_reason = ?"
-        self._store.write(lambda conn: conn.execute(sql, (destfolderid, UNLISTED)))
+        self._store.update_where("folders", NOT_HELD, "destfolderid = ? AND hold_reason = ?", destfolderid, UNLISTED)
 
     def release_folders(self, now: float) -> None:
         """Release all held folders, and retry the files that their trouble blocked.
@@ -441,9 +440,8 @@ class Queue:
         """
 
         def work(conn: Handle) -> None:
-            sql = f"SELECT destfolderid FROM folders WHERE hold_until IS NOT NULL AND NOT (hold_reason = ?2 AND {HELD})"
-            held = conn.execute(sql, (now, ASKED_TO_WAIT)).fetchall()
-            for folder in held:
+            held = f"hold_until IS NOT NULL AND NOT (hold_reason = ?2 AND {HELD})"
+            for folder in list(conn.table("folders").rows_where(held, (now, ASKED_TO_WAIT))):
                 release_folder(conn, folder["destfolderid"], now)
 
         self._store.write(work)

@@ -319,12 +319,9 @@ class Runs:
 
     def undecided_audits(self) -> list[str]:
         """Return the folders whose newest audit was inconclusive: it missed so many assets that it pulled a brake."""
-        sql = (
-            "SELECT substr(name, ?) FROM facts WHERE name BETWEEN ? AND ? AND json_extract(value, '$.braked')"
-            " ORDER BY name"
-        )
-        rows = self._store.rows(sql, len(AUDITED) + 1, AUDITED, AUDITED + "\U0010ffff")
-        return [str(row[0]) for row in rows]
+        where = "name BETWEEN ? AND ? AND json_extract(value, '$.braked')"
+        rows = self._store.rows_where("facts", where, AUDITED, AUDITED + "\U0010ffff", order_by="name")
+        return [row["name"].removeprefix(AUDITED) for row in rows]
 
     def _write(self, name: str, record: dict[str, Any] | None) -> None:
         value = None if record is None else json.dumps(record)
@@ -358,13 +355,13 @@ class HourlyStats:
 
     def total(self) -> int:
         """Return the number of uploads that are known to be stored."""
-        return int(self._store.value("SELECT COALESCE(SUM(uploads), 0) FROM hours"))
+        return int(self._store.rows_where("hours", select="COALESCE(SUM(uploads), 0) AS total")[0]["total"])
 
     def last(self, count: int, now: float) -> list[Hour]:
         """Return the last `count` hours, the current hour last; an hour without uploads has zeros."""
         current = int(now // SECONDS)
-        sql = "SELECT hour, uploads, bytes FROM hours WHERE hour > ? AND hour <= ?"
-        known = {row[0]: (row[1], row[2]) for row in self._store.rows(sql, current - count, current)}
+        rows = self._store.rows_where("hours", "hour > ? AND hour <= ?", current - count, current)
+        known = {row["hour"]: (row["uploads"], row["bytes"]) for row in rows}
         return [Hour(hour * SECONDS, *known.get(hour, (0, 0))) for hour in range(current - count + 1, current + 1)]
 
 

@@ -268,14 +268,15 @@ class Versions:
 
         XMP files are left out: programs write them for their own copies of a picture, too.
         """
-        sql = (
-            f"SELECT path FROM sidecars s WHERE path <> ?1 AND substr(path, -{len(_OF_A_FOLDER)}) <> ?2"
-            f" AND substr(path, -{len(SUFFIX)}) = ?4"
+        where = (
+            f"path <> ?1 AND substr(path, -{len(_OF_A_FOLDER)}) <> ?2 AND substr(path, -{len(SUFFIX)}) = ?3"
             " AND NOT EXISTS (SELECT 1 FROM files"
-            f"   WHERE path = substr(s.path, 1, length(s.path) - {len(SUFFIX)}) AND wanted = 'yes')"
-            " ORDER BY path LIMIT ?3"
+            f"   WHERE path = substr(sidecars.path, 1, length(sidecars.path) - {len(SUFFIX)}) AND wanted = 'yes')"
         )
-        return self._store.column(sql, FOLDER_SIDECAR, _OF_A_FOLDER, limit, SUFFIX)
+        rows = self._store.rows_where(
+            "sidecars", where, FOLDER_SIDECAR, _OF_A_FOLDER, SUFFIX, order_by="path", limit=limit
+        )
+        return [row["path"] for row in rows]
 
     def sidecar(self, path: bytes) -> FileStat | None:
         """Return the recorded state of one sidecar."""
@@ -290,8 +291,9 @@ class Versions:
         its file was read is drift.
         """
         if self._xmp_endings is None:
-            sql = "SELECT DISTINCT substr(path, -4) FROM sidecars WHERE lower(CAST(substr(path, -4) AS TEXT)) = '.xmp'"
-            self._xmp_endings = {*self._store.column(sql)}
+            where, ending = "lower(CAST(substr(path, -4) AS TEXT)) = '.xmp'", "DISTINCT substr(path, -4) AS ending"
+            rows = self._store.rows_where("sidecars", where, select=ending)
+            self._xmp_endings = {row["ending"] for row in rows}
         known = self._xmp_endings
         return tuple(ending for ending in XMP_ENDINGS if ending in known or ending == XMP_ENDINGS[0])
 
@@ -322,7 +324,7 @@ class Versions:
     def xmp_recorded(self) -> None:
         """Record that a scan has recorded the XMP files that were there when XMP files began to be read."""
         if self._store.fact(XMP_FIRST_SCAN) is not None:
-            self._store.change("DELETE FROM facts WHERE name = ?", XMP_FIRST_SCAN)
+            self._store.write(lambda conn: conn.table("facts").delete(XMP_FIRST_SCAN))
 
     def sent(self) -> Iterator[tuple[bytes, str, str | None]]:
         """Yield path, destination folder and asset folder of each current version that has an asset."""

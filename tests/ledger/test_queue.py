@@ -403,7 +403,7 @@ def test_frequent_queries_scan_no_table(book, ask):
     plans = [
         row["detail"]
         for statement in statements
-        if statement.startswith("SELECT")
+        if statement.upper().startswith("SELECT")
         for row in store.rows(f"EXPLAIN QUERY PLAN {statement}")
     ]
     assert plans

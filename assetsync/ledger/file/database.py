@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerMissing, LedgerUnwritable
 from assetsync.ledger.file import integrity
-from assetsync.ledger.file.facts import expect_owner, set_fact
+from assetsync.ledger.file.facts import expect_owner, fact, set_fact
 from assetsync.ledger.file.group_commit import Commits, Pending
 from assetsync.ledger.file.handle import Handle, Row
 from assetsync.ledger.file.invalidation import Invalidation
@@ -101,6 +101,10 @@ class Database:
         """Execute a statement with each row's values, in one transaction; return the number of rows changed."""
         return self.write(lambda conn: conn.execute_each(sql, rows)) if rows else 0
 
+    def update_where(self, table: str, updates: dict[str, Any], where: str, *values: Any) -> int:
+        """Change rows of a small table, as `Handle.update_where`, in a transaction. Raises as `write` does."""
+        return self.write(lambda conn: conn.update_where(table, updates, where, values))
+
     def submit(self, work: Callable[[Handle], T]) -> Pending[T]:
         """Queue `work` for the next commit, of whichever thread; the returned Pending holds the result."""
         assert self._commits is not None, "a ledger that was opened for reading is not written"
@@ -127,9 +131,16 @@ class Database:
 
     def rows(self, sql: str, *values: Any) -> list[Row]:
         """Return all rows of a bounded query."""
+        return self._read(lambda conn: conn.execute(sql, values).fetchall())
+
+    def rows_where(self, table: str, where: str | None = None, *values: Any, **options: Any) -> list[dict[str, Any]]:
+        """Return the rows of a small table for which a condition holds; `options` are those of `Table.rows_where`."""
+        return self._read(lambda conn: list(conn.table(table).rows_where(where, values, **options)))
+
+    def _read(self, query: Callable[[Handle], T]) -> T:
         try:
             with self._readers.lend() as conn:
-                return conn.execute(sql, values).fetchall()
+                return query(conn)
         except sqlite3.Error as error:
             raise self.translate(error) from error
 
@@ -143,8 +154,7 @@ class Database:
 
     def fact(self, name: str) -> str | None:
         """Return one fact of the whole ledger (`ledger.file.facts`); None if it was never written."""
-        value: str | None = self.value("SELECT value FROM facts WHERE name = ?", name)
-        return value
+        return self._read(lambda conn: fact(conn, name))
 
     def pages(self, sql: str, key: str, start: tuple[Any, ...], *values: Any) -> Iterator[Row]:
         """Yield any number of rows by keyset: `sql` ends in `… > (?, …) ORDER BY … LIMIT ?` over the columns of `key`.

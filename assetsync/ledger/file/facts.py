@@ -48,16 +48,18 @@ LAYOUT_LISTED = "mappings_listed"
 
 def set_fact(conn: Handle, name: str, value: str | None) -> None:
     """Write one fact, in the caller's transaction."""
-    conn.execute(
-        "INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        (name, value),
-    )
+    conn.table("facts").upsert({"name": name, "value": value}, pk="name")
+
+
+def fact(conn: Handle, name: str) -> str | None:
+    """Return one fact; None if it was never written."""
+    found = list(conn.table("facts").rows_where("name = ?", [name], select="value"))
+    return found[0]["value"] if found else None
 
 
 def expect_owner(conn: Handle, path: Path, site: str) -> bool:
     """Check that the site owns the ledger; return False if no site does yet. Raise LedgerOfAnother, sqlite3.Error."""
-    row = conn.execute("SELECT value FROM facts WHERE name = ?", (SITE,)).fetchone()
-    owner = None if row is None else row[0]
+    owner = fact(conn, SITE)
     if owner not in (None, site):
         raise LedgerOfAnother(
             f"the ledger {path} belongs to the site `{owner}`, but this configuration is for the site `{site}`",

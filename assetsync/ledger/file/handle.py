@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sqlite_utils
+from sqlite_utils.db import Table
 
 Row = sqlite3.Row
 SQLiteError = sqlite3.Error
@@ -31,6 +32,20 @@ class Handle(sqlite_utils.Database):
         )
         conn.row_factory = Row
         super().__init__(conn, recursive_triggers=False, execute_plugins=False)
+
+    def table(self, table_name: str, **kwargs: Any) -> Table:
+        """Return a table; raise OperationalError if there is none, which the library would create or take for empty."""
+        if table_name not in self.table_names():
+            raise sqlite3.OperationalError(f"no such table: {table_name}")
+        return super().table(table_name, **kwargs)
+
+    def update_where(self, table_name: str, updates: dict[str, Any], where: str, values: Sequence[Any] = ()) -> int:
+        """Change the rows of a small table for which a condition holds; return their number."""
+        table = self.table(table_name)
+        keys = [key for key, _ in table.pks_and_rows_where(where, values)]
+        for key in keys:
+            table.update(key, updates)
+        return len(keys)
 
     def execute_each(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
         """Execute a statement with each row's values; return the number of rows changed."""

@@ -174,7 +174,7 @@ def migrate(path: Path, conn: Handle) -> None:
         raise LedgerDamaged(f"{path} is no ledger but another SQLite file", hint="is the path right?")
     if tables and _applied(path, conn) == MIGRATIONS:
         return
-    schema.migrations.apply(conn)
+    schema.migrations.apply(sqlite_utils.Database(conn.conn, recursive_triggers=False, execute_plugins=False))
 
 
 def _applied(path: Path, conn: Handle) -> set[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import sqlite_utils
 
-from assetsync.ledger.file.handle import Handle
+from assetsync.ledger.file.handle import Handle, SQLiteError
 
 
 @pytest.fixture
@@ -41,3 +41,18 @@ def test_handle_begins_no_transaction(handle: Handle):
 def test_handle_leaves_triggers_alone(handle: Handle):
     assert isinstance(handle, sqlite_utils.Database)
     assert handle.execute("PRAGMA recursive_triggers").fetchone()[0] == 0
+
+
+def test_missing_table_is_no_empty_table(handle: Handle):
+    """The library would return no row, and create the table at the first write."""
+    for use in (lambda: handle.table("brakes").insert({"kind": "root"}), lambda: handle.table("brakes")):
+        with pytest.raises(SQLiteError, match="no such table: brakes"):
+            use()
+    assert handle.table_names() == ["facts"]
+
+
+def test_rows_are_changed_by_condition(handle: Handle):
+    handle.execute_each("INSERT INTO facts VALUES (?, ?)", [("a", "1"), ("b", "1"), ("c", "2")])
+    assert handle.update_where("facts", {"value": "3"}, "value = ?", ("1",)) == 2
+    assert [*map(tuple, handle.execute("SELECT * FROM facts ORDER BY name"))] == [("a", "3"), ("b", "3"), ("c", "2")]
+    assert handle.update_where("facts", {"value": "4"}, "value = ?", ("1",)) == 0
