@@ -1,6 +1,8 @@
 """Tests of `ledger/file/handle.py`: what every statement of the program goes through."""
 
 import sqlite3
+import sys
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
@@ -8,6 +10,11 @@ import pytest
 import sqlite_utils
 
 from assetsync.ledger.file.handle import Handle, SQLiteError
+from assetsync.ledger.path_search import PathSearch
+from assetsync.ledger.reports import view_ledger
+from assetsync.model import State
+from assetsync.status.site_status import read_status
+from assetsync.sync.requests.decisions import Resume
 
 
 @pytest.fixture
@@ -56,3 +63,49 @@ def test_rows_are_changed_by_condition(handle: Handle):
     assert handle.update_where("facts", {"value": "3"}, "value = ?", ("1",)) == 2
     assert [*map(tuple, handle.execute("SELECT * FROM facts ORDER BY name"))] == [("a", "3"), ("b", "3"), ("c", "2")]
     assert handle.update_where("facts", {"value": "4"}, "value = ?", ("1",)) == 0
+
+
+def test_every_statement_passes_the_library(make_world, monkeypatch):
+    """A run with lost answers, a brake, a request and a search; then the readers, and a new start."""
+    callers: Counter[str] = Counter()
+    connect = sqlite3.connect
+
+    class Recorded(sqlite3.Connection):
+        def execute(self, *statement):
+            callers[sys._getframe(1).f_globals["__name__"]] += 1
+            return super().execute(*statement)
+
+        def executemany(self, *_statement):
+            raise AssertionError("the library executes each statement alone")
+
+        def cursor(self, *_factory):
+            raise AssertionError("the library makes a cursor for each statement")
+
+    monkeypatch.setattr(sqlite3, "connect", lambda *values, **named: connect(*values, factory=Recorded, **named))
+    world = make_world(brake={"max_new_files": 30})
+    world.service.script.extend(["lost_before", "lost_after"])
+    for number in range(20):
+        world.write(f"d{number % 3}/{number}.jpg", b"x" * (1 + 40_000 * number))
+        world.write(f"d{number % 3}/{number}.jpg.yaml", b"description: a harbour")
+    world.scan()
+    world.live(300)
+    world.site.brakes.queue_is_empty()
+    for number in range(40):
+        world.write(f"new/{number}.jpg", b"%d" % number)
+    world.scan()
+    assert [brake.kind for brake in world.ledger.reports.brakes()] == ["new_files"]
+    world.ask(Resume(None))
+    (world.root / "d0/0.jpg").unlink()
+    world.scan()
+    world.live(300)
+    search = PathSearch(world.ledger.store)
+    while search.step():
+        pass
+    assert search.find("new/1.jpg", 10).files
+    search.close()
+    with closing(view_ledger(world.ledger_path)) as view:
+        status = read_status(world.config().outline, view, world.clock.now())
+    assert status.counts.of(State.VERIFIED) == 59
+    world.restart()
+    assert set(callers) == {"sqlite_utils.db"}
+    assert callers.total() > 1000
