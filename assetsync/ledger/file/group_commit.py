@@ -179,14 +179,10 @@ class Commits:
         """Run all pieces in one transaction, each in its own savepoint, so that a failure undoes only its piece."""
         conn.execute("BEGIN IMMEDIATE")
         for piece in batch:
-            conn.execute("SAVEPOINT piece")
             try:
-                piece.returned = piece.work(conn)
+                with conn.atomic():
+                    piece.returned = piece.work(conn)
             except sqlite3.OperationalError:
                 raise
             except Exception as error:  # noqa: BLE001 - raised in the thread that submitted the work
-                conn.execute("ROLLBACK TO piece")
                 piece.error = self._translate(error) if isinstance(error, sqlite3.DatabaseError) else error
-            finally:
-                if conn.conn.in_transaction:
-                    conn.execute("RELEASE piece")

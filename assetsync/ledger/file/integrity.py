@@ -58,25 +58,24 @@ def expect_whole(conn: Handle, changed: str, now: float) -> bool:
 
     Raises sqlite3.DatabaseError for damage, which `is_damage` recognizes, and any sqlite3.Error for other trouble.
     """
-    tables = [row[0] for row in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    tables = conn.table_names()
     if "facts" not in tables:
         return True
+    facts = conn.table("facts")
     # A check's time in the future was set by a clock that has been set back since: its age is unknown.
-    spared = (
-        "SELECT EXISTS (SELECT 1 FROM facts WHERE name = ? AND value = ?)"
-        " AND EXISTS (SELECT 1 FROM facts WHERE name = ? AND CAST(value AS REAL) BETWEEN ? AND ?)"
-    )
-    if conn.execute(spared, (CLEAN_STOP, changed, FOUND_WHOLE, now - _EVERY, now)).fetchone()[0]:
+    recent = "name = ? AND CAST(value AS REAL) BETWEEN ? AND ?"
+    is_recent = facts.count_where(recent, (FOUND_WHOLE, now - _EVERY, now)) > 0
+    if is_recent and facts.count_where("name = ? AND value = ?", (CLEAN_STOP, changed)):
         return False
     size = _number(conn, "PRAGMA page_count") * _number(conn, "PRAGMA page_size")
-    met = conn.execute("SELECT 1 FROM facts WHERE name = ?", (DAMAGE_SEEN,)).fetchone() is not None
+    met = facts.count_where("name = ?", (DAMAGE_SEEN,)) > 0
     check = "integrity_check" if met or size <= THOROUGH_AT_MOST else "quick_check"
     verdict = str(conn.execute(f"PRAGMA {check}(1)").fetchone()[0])
     if verdict != "ok":
         raise sqlite3.DatabaseError(f"malformed: {' '.join(verdict.removeprefix('*** in database main ***').split())}")
     for table in tables if met else ():
         # SQLite's own checks do not detect invalid text, but reading a row does.
-        for _ in conn.execute(f'SELECT * FROM "{table}"'):
+        for _ in conn.table(table).rows:
             pass
     return True
 
@@ -165,7 +164,7 @@ def expect_current(path: Path, conn: Handle, *, is_held: bool) -> None:
 
 def migrate(path: Path, conn: Handle) -> None:
     """Create or migrate the tables; raise LedgerNewer, LedgerDamaged for a file that is no ledger, or sqlite3.Error."""
-    tables = {row[0] for row in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    tables = conn.table_names()
     unlisted = bool(tables) and "_sqlite_migrations" not in tables
     application_id = _number(conn, "PRAGMA application_id")
     if unlisted and application_id == APPLICATION_ID:
@@ -179,8 +178,7 @@ def migrate(path: Path, conn: Handle) -> None:
 
 def _applied(path: Path, conn: Handle) -> set[str]:
     """Return the migrations that were applied to a ledger; raise LedgerNewer for one that this release lacks."""
-    rows = conn.execute("SELECT name FROM _sqlite_migrations WHERE migration_set = 'assetsync'")
-    applied = {row[0] for row in rows}
+    applied = {each.name for each in schema.migrations.applied(conn)}
     if unknown := applied - MIGRATIONS:
         raise LedgerNewer(
             f"the ledger {path} was written by a newer release ({', '.join(sorted(unknown))})",
