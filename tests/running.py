@@ -17,7 +17,7 @@ from assetsync.sandbox import Sandbox, SandboxSettings
 FOLDER = "D0D0"
 KEY = "daemon-key"
 
-SHORT_BUSY_WAIT = "import assetsync.ledger.file.database as module\nmodule._BUSY_SECONDS = 1.0"
+SHORT_BUSY_WAIT = "import assetsync.ledger.file.handle as module\nmodule.BUSY_SECONDS = 1.0"
 """Lines of Python after which SQLite waits for another program's lock for a second, in place of ten."""
 
 MAIN = "import sys; from assetsync.cli import main; sys.exit(main())"

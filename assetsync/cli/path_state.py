@@ -31,6 +31,7 @@ from assetsync.ledger.folders import Hold
 from assetsync.ledger.ledger import Ledger, read_ledger
 from assetsync.ledger.reports import Brake
 from assetsync.ledger.rows import AttemptRow, FileRow
+from assetsync.ledger.runs import Pause
 from assetsync.model import Mapping, NextTry, State, Wanted
 from assetsync.parts import make_preview, make_tree
 from assetsync.sync.brakes import subject_of
@@ -170,7 +171,7 @@ def read_path_state(config: SiteConfig, path: bytes) -> PathState:
         )
         rows, brakes, holds = ledger.reports.of_path(path), ledger.reports.brakes(), ledger.reports.holds(now)
         sends = holder_of(ledger.store.path).sends
-        pause = ledger.runs.pause_at_hand() if sends else None
+        pause = ledger.runs.at_hand(Pause) if sends else None
         preview = make_preview(config, ledger, SystemClock())
         read_back = partial(_next_read_back, ledger, config.schedule)
         waits = Waits(config, ledger, now, brakes, holds, sends, pause, preview, read_back)

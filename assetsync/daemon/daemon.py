@@ -42,7 +42,7 @@ from assetsync.errors import (
 )
 from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.ledger.rows import FileRow
-from assetsync.ledger.runs import DAEMON, LastHolder, PageAddress, Refusal
+from assetsync.ledger.runs import DAEMON, LastHolder, PageAddress, Pause, Refusal
 from assetsync.log import log_uncaught, redact
 from assetsync.model import NextTry
 from assetsync.notify.notifications import Notifications, current_problems
@@ -271,7 +271,7 @@ class Daemon:
         )
 
     def _server(self, board: Board, ledger: Ledger) -> Server | None:
-        listen, before = self._config.status.listen, ledger.runs.page()
+        listen, before = self._config.status.listen, ledger.runs.recorded(PageAddress)
         if listen is None:
             return None
         return Server(listen, board.answers(), board.questions(), kept=0 if before is None else before.port)
@@ -280,7 +280,7 @@ class Daemon:
         """Return the next automatic step for a version, without a look at the tree; the page's threads call this."""
         now, runs = self.clock.now(), schedule.next_runs()
         read_back = min((runs[job] for job in ("index", "verify") if job in runs), default=None)
-        brakes, holds, pause = ledger.reports.brakes(), ledger.reports.holds(now), ledger.runs.pause_at_hand()
+        brakes, holds, pause = ledger.reports.brakes(), ledger.reports.holds(now), ledger.runs.at_hand(Pause)
         waits = Waits(
             self._config, ledger, now, brakes, holds, sends=True, pause=pause, preview=None,
             next_read_back=lambda: read_back,
@@ -329,12 +329,12 @@ class Daemon:
     def _note_running(self, ledger: Ledger) -> None:
         """Record a sign of life for readers of the ledger, once a minute."""
         if self.clock.steady() >= self._sign_of_life_at:
-            ledger.runs.note_holder(LastHolder(DAEMON, self.clock.now()))
+            ledger.runs.record(LastHolder, LastHolder(DAEMON, self.clock.now()))
             self._sign_of_life_at = self.clock.steady() + _SIGN_OF_LIFE_EVERY
 
     def _note_refusal(self, ledger: Ledger) -> None:
         if self._refused is not None:
-            ledger.runs.note_refusal(Refusal(ledger.start_no, *self._refused))
+            ledger.runs.record(Refusal, Refusal(ledger.start_no, *self._refused))
             self._refused = None
 
     def _note_page(self, ledger: Ledger, server: Server | None) -> None:
@@ -344,7 +344,7 @@ class Daemon:
             return
         page = PageAddress(ledger.start_no, listen.host, server.port or listen.port, server.trouble or "")
         if page != self._page:
-            ledger.runs.note_page(page)
+            ledger.runs.record(PageAddress, page)
             self._page = page
 
     def _guarded(self, say: Callable[[], None]) -> None:

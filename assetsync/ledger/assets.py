@@ -5,7 +5,6 @@ believed. Reading back is left to `sync.readback`, the meaning of what it shows 
 samples to `sync.lookups`.
 """
 
-import sqlite3
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ from assetsync.core.backoff import LONGEST
 from assetsync.core.read_back import LOOK_AGAIN, NEVER_PROCESSED
 from assetsync.core.states import Event, Facts
 from assetsync.ledger.file.database import Database
+from assetsync.ledger.file.handle import Handle, Row
 from assetsync.ledger.rows import (
     MISSING,
     FileRow,
@@ -95,7 +95,7 @@ class Assets:
         A row that was replaced, disputed or decided by hand while the service answered is skipped.
         """
 
-        def work(conn: sqlite3.Connection) -> None:
+        def work(conn: Handle) -> None:
             for row, event, changes in events:
                 if event is Event.CONFIRMED and _confirm_usual(conn, row, changes):
                     continue
@@ -119,7 +119,7 @@ class Assets:
             self._store.write(work)
 
 
-def _confirm_usual(conn: sqlite3.Connection, row: FileRow, changes: dict[str, Any]) -> bool:
+def _confirm_usual(conn: Handle, row: FileRow, changes: dict[str, Any]) -> bool:
     """Confirm a row as most are, with one statement; return False, changing nothing, if it is unusual."""
     if row.state is not State.STORED or changes.keys() != _CONFIRMED:
         return False
@@ -127,7 +127,7 @@ def _confirm_usual(conn: sqlite3.Connection, row: FileRow, changes: dict[str, An
     return _CONFIRM.try_apply(conn, row.id, row.assetid, *times)
 
 
-def _doubt(conn: sqlite3.Connection, row: FileRow, changes: dict[str, Any], now: float) -> None:
+def _doubt(conn: Handle, row: FileRow, changes: dict[str, Any], now: float) -> None:
     """Put a row in doubt because the service does not show its id; reopen its last attempt."""
     # What was verified once was removed since; an audit lists it as missing.
     reason = MISSING if row.reason == MISSING or row.verified_at is not None else "unseen"
@@ -137,7 +137,7 @@ def _doubt(conn: sqlite3.Connection, row: FileRow, changes: dict[str, Any], now:
     apply(conn, row.id, Event.MISSING if last is None else Event.UNSEEN, now, reason=reason, **changes)
 
 
-def _is_as_read(found: sqlite3.Row, row: FileRow) -> bool:
+def _is_as_read(found: Row, row: FileRow) -> bool:
     return (found["state"], found["assetid"]) == (row.state, row.assetid)
 
 

@@ -4,7 +4,6 @@ What an answer means is left to `core.outcome`; look-ups and the decision of dou
 """
 
 import json
-import sqlite3
 from functools import lru_cache
 from operator import attrgetter
 
@@ -12,6 +11,7 @@ from assetsync.core.doubt_grace import took_at_most
 from assetsync.core.states import Event, Facts
 from assetsync.ledger.file.database import Database, is_sent_by_hand
 from assetsync.ledger.file.group_commit import Pending
+from assetsync.ledger.file.handle import Handle, Row
 from assetsync.ledger.folders import ASKED_TO_WAIT, PASSING, Hold, hold_folder, note_names, release_folder
 from assetsync.ledger.rows import WHOSE_ASSET, Usual, apply, current_row, move, reopen, row_missing
 from assetsync.ledger.runs import count_upload
@@ -84,7 +84,7 @@ class AttemptResults:
 
         values = (file_id, attempt_id, assetid, now, outcome.filetype, sent.md5)
 
-        def work(conn: sqlite3.Connection) -> State:
+        def work(conn: Handle) -> State:
             if _ACCEPT.try_apply(conn, *values):
                 _end_accepted(conn, attempt_id, sent, now)
                 return _ACCEPT.after
@@ -114,7 +114,7 @@ class AttemptResults:
     ) -> None:
         """Record an explicit refusal before anything was stored; `hold_until` is set if the cause is the folder."""
 
-        def work(conn: sqlite3.Connection) -> None:
+        def work(conn: Handle) -> None:
             _end(conn, attempt_id, sent, sent.outcome.reason, now, result="refused")
             apply(conn, file_id, Event.REFUSED, now, reason=sent.outcome.reason, detail=sent.outcome.detail)
             if hold_until is not None:
@@ -139,7 +139,7 @@ class AttemptResults:
         `taken_back`: the attempt was given up before anything was sent, so the file counts as never tried by it.
         """
 
-        def work(conn: sqlite3.Connection) -> None:
+        def work(conn: Handle) -> None:
             _end(conn, attempt_id, sent, sent.outcome.reason, now, result="unsent")
             apply(
                 conn, file_id, Event.UNSENT, now,
@@ -160,7 +160,7 @@ class AttemptResults:
         event = Event.DUPLICATE if duplicate else Event.LOST
         outcome = sent.outcome
 
-        def work(conn: sqlite3.Connection) -> None:
+        def work(conn: Handle) -> None:
             _end(conn, attempt_id, sent, outcome.reason, now)
             _keep_for_grace(conn, attempt_id, sent)
             conn.execute(
@@ -195,7 +195,7 @@ class AttemptResults:
             " AND json_valid(argument) AND json_extract(argument, '$.boundary') = a.boundary)"
         )
 
-        def work(conn: sqlite3.Connection) -> int:
+        def work(conn: Handle) -> int:
             found = conn.execute(
                 "SELECT f.id, f.crashes, a.id AS attempt, a.boundary, a.by_hand, a.started_at FROM files f"
                 " JOIN attempts a ON a.file_id = f.id AND a.closed_at IS NULL WHERE f.state = 'sending'"
@@ -220,9 +220,9 @@ class AttemptResults:
         return self._store.write(work)
 
 
-def _owner(conn: sqlite3.Connection, assetid: str, file_id: int) -> sqlite3.Row:
+def _owner(conn: Handle, assetid: str, file_id: int) -> Row:
     """Return another row that has the id; a live row comes before rows at rest."""
-    row: sqlite3.Row = conn.execute(
+    row: Row = conn.execute(
         "SELECT id, id_from, size, md5, asset_folder, state IN ('superseded', 'gone') AS rests FROM files"
         f" WHERE {WHOSE_ASSET.format('= ?1')} AND id <> ?2 ORDER BY rests, id DESC LIMIT 1",
         (assetid, file_id),
@@ -230,7 +230,7 @@ def _owner(conn: sqlite3.Connection, assetid: str, file_id: int) -> sqlite3.Row:
     return row
 
 
-def _may_be_given(owner: sqlite3.Row, row: sqlite3.Row, md5: str | None) -> bool:
+def _may_be_given(owner: Row, row: Row, md5: str | None) -> bool:
     """Return whether the asset of another row, live or at rest, may be what this version's upload stored."""
     same = owner["size"] == row["size"] and owner["asset_folder"] in (None, "", row["folder"])
     if owner["rests"]:
@@ -238,7 +238,7 @@ def _may_be_given(owner: sqlite3.Row, row: sqlite3.Row, md5: str | None) -> bool
     return bool(same and owner["id_from"] != "answer")
 
 
-def _end_accepted(conn: sqlite3.Connection, attempt_id: int, sent: Sent, now: float) -> None:
+def _end_accepted(conn: Handle, attempt_id: int, sent: Sent, now: float) -> None:
     """Record the end of an accepted POST, and whether a workflow renamed the upload (interface section 4.3)."""
     _end(conn, attempt_id, sent, None, now, result="accepted")
     count_upload(conn, sent.bytes_sent, now)
@@ -246,14 +246,12 @@ def _end_accepted(conn: sqlite3.Connection, attempt_id: int, sent: Sent, now: fl
         note_names(conn, _folder_of(conn, attempt_id), kept=False)
 
 
-def _folder_of(conn: sqlite3.Connection, attempt_id: int) -> str:
+def _folder_of(conn: Handle, attempt_id: int) -> str:
     folder: str = conn.execute("SELECT destfolderid FROM attempts WHERE id = ?", (attempt_id,)).fetchone()[0]
     return folder
 
 
-def _end(
-    conn: sqlite3.Connection, attempt_id: int, sent: Sent, why: str | None, now: float, *, result: str | None = None
-) -> None:
+def _end(conn: Handle, attempt_id: int, sent: Sent, why: str | None, now: float, *, result: str | None = None) -> None:
     """Record the end of a POST; with a `result` the attempt is decided."""
     conn.execute(
         "UPDATE attempts SET ended_at = ?, left_part = ?, bytes_sent = ?, bytes_sent_md5 = ?, why = ?, closed_at = ?,"
@@ -265,7 +263,7 @@ def _end(
     )
 
 
-def _keep_for_grace(conn: sqlite3.Connection, attempt_id: int, sent: Sent) -> None:
+def _keep_for_grace(conn: Handle, attempt_id: int, sent: Sent) -> None:
     """Record what an upload in doubt took, and whether it was answered, if its body may have left whole."""
     if sent.left is not SentExtent.PART:
         values = (sent.took, sent.outcome.answered, attempt_id)
@@ -279,7 +277,7 @@ def _answer(values: tuple[str | None, ...]) -> str | None:
     return json.dumps(kept) if kept else None
 
 
-def _dispute(conn: sqlite3.Connection, file_id: int, now: float) -> None:
+def _dispute(conn: Handle, file_id: int, now: float) -> None:
     """Put a row in doubt again because its adopted asset belongs to another upload."""
     last = conn.execute("SELECT MAX(id) FROM attempts WHERE file_id = ?", (file_id,)).fetchone()[0]
     if last is not None:

@@ -3,12 +3,11 @@
 Reading the request, and looking at the service for it, are left to `sync.requests`.
 """
 
-import sqlite3
-
 from assetsync.core.names import sent_names
 from assetsync.core.states import Event, allowed
 from assetsync.ledger.equal_content import OWNED, may_be_copies
 from assetsync.ledger.file.database import Database
+from assetsync.ledger.file.handle import Handle
 from assetsync.ledger.rows import (
     GOES_ON,
     MISSING,
@@ -45,7 +44,7 @@ class Decisions:
     def let_go(self, row: FileRow, kept: str, now: float) -> State:
         """Assign another equal asset of the folder to a file that `may_let_go`; it is read back, nothing is sent."""
 
-        def work(conn: sqlite3.Connection) -> State:
+        def work(conn: Handle) -> State:
             owned = conn.execute(f"SELECT {OWNED.format('?')}", (kept,)).fetchone()[0]
             if owned or not conn.execute(_MAY_LET_GO, (row.id, row.assetid)).fetchone()[0]:
                 # Another file took the asset first, or this file was decided otherwise.
@@ -61,14 +60,15 @@ class Decisions:
     def retry(self, row: FileRow, now: float) -> State:
         """Resume a blocked file in the state that its facts lead to, and make the look-up of a doubt due now."""
 
-        def work(conn: sqlite3.Connection) -> State:
+        def work(conn: Handle) -> State:
             current = read_file(conn, row.id)
             resumes = allowed(current.state, Event.RETRIED)
             if resumes or current.state is State.IN_DOUBT:
                 conn.execute("UPDATE attempts SET look_at = ? WHERE file_id = ? AND closed_at IS NULL", (now, row.id))
             if not resumes:
                 return current.state
-            for attempt in conn.execute("SELECT id FROM attempts WHERE file_id = ? AND closed_at IS NULL", (row.id,)):
+            still_open = "SELECT id FROM attempts WHERE file_id = ? AND closed_at IS NULL"
+            for attempt in conn.execute(still_open, (row.id,)).fetchall():
                 hold_name(conn, attempt["id"])
             # A missing asset stays `missing` until it is found; if it is not, the operator gets the same message again.
             missing = {"reason": MISSING} if current.reason == MISSING else {}
@@ -86,7 +86,7 @@ class Decisions:
         that were sent since, and they then need another decision.
         """
 
-        def work(conn: sqlite3.Connection) -> State:
+        def work(conn: Handle) -> State:
             current = read_file(conn, row.id)
             close_attempts(conn, row.id, "sent_again", now)
             copies, values = may_be_copies(
@@ -122,7 +122,7 @@ class Decisions:
     def resolve_as_asset(self, row: FileRow, asset: Asset, now: float) -> State:
         """Record an operator's decision that this asset, just seen in the service, is the file; read it back next."""
 
-        def work(conn: sqlite3.Connection) -> State:
+        def work(conn: Handle) -> State:
             close_attempts(conn, row.id, "resolved", now)
             conn.execute("DELETE FROM sightings WHERE assetid = ?", (asset.id,))
             return apply(
@@ -137,7 +137,7 @@ class Decisions:
     def resolve_as_absent(self, row: FileRow, now: float) -> State:
         """Record an operator's decision that nothing of the file is in the service: it is sent again."""
 
-        def work(conn: sqlite3.Connection) -> State:
+        def work(conn: Handle) -> State:
             close_attempts(conn, row.id, "resolved", now)
             return apply(
                 conn, row.id, Event.SETTLED_BY_HAND, now,

@@ -5,7 +5,6 @@ recorded by `ledger.sightings`.
 """
 
 import json
-import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -24,6 +23,7 @@ from assetsync.core.read_back import NEVER_PROCESSED, Suspects
 from assetsync.core.states import Event
 from assetsync.ledger.file.database import ANY_OF, Database
 from assetsync.ledger.file.facts import ACCOUNT, set_fact
+from assetsync.ledger.file.handle import Handle
 from assetsync.ledger.rows import (
     ATTEMPT_COLUMNS,
     MISSING,
@@ -311,7 +311,7 @@ class Doubts:
         `account` identifies address and key of the service (`model.Service.account`) and what look-ups depend on.
         """
 
-        def work(conn: sqlite3.Connection) -> None:
+        def work(conn: Handle) -> None:
             conn.execute(f"UPDATE attempts SET {NEW_SPAN} WHERE closed_at IS NULL")
             set_fact(conn, ACCOUNT, account)
 
@@ -326,10 +326,10 @@ class Doubts:
     def unanswered(self, attempt_ids: Sequence[int], with_them: Sequence[int], look_at: float, detail: str) -> None:
         """Postpone look-ups without an answer, and those `with_them`; graces stay unchanged, so that the gap shows."""
 
-        def work(conn: sqlite3.Connection) -> None:
+        def work(conn: Handle) -> None:
             later = [(look_at, attempt) for attempt in {*attempt_ids, *with_them}]
-            conn.executemany("UPDATE attempts SET look_at = ? WHERE id = ?", later)
-            conn.executemany(
+            conn.execute_each("UPDATE attempts SET look_at = ? WHERE id = ?", later)
+            conn.execute_each(
                 f"UPDATE files SET detail = {_LOOKED_UP} WHERE state = 'in_doubt' AND {_MAY_BE_REPLACED} AND id ="
                 " (SELECT file_id FROM attempts WHERE id = ?2)",
                 [(detail, attempt) for attempt in attempt_ids],
@@ -340,7 +340,7 @@ class Doubts:
     def hashed(self, attempt_id: int, file_id: int, md5: str) -> None:
         """Record the digest of the bytes sent, read again after an unclean stop."""
 
-        def work(conn: sqlite3.Connection) -> None:
+        def work(conn: Handle) -> None:
             conn.execute("UPDATE attempts SET md5 = ? WHERE id = ?", (md5, attempt_id))
             conn.execute("UPDATE files SET md5 = ? WHERE id = ?", (md5, file_id))
 
@@ -354,7 +354,7 @@ class Doubts:
         """
         file, attempt = doubt.file, doubt.attempt
 
-        def work(conn: sqlite3.Connection) -> None:
+        def work(conn: Handle) -> None:
             if not _may_be_decided(conn, doubt, verdict):
                 return
             for assetid in verdict.suspected:
@@ -391,7 +391,7 @@ class Doubts:
         self._store.write(work)
 
 
-def _may_be_decided(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict) -> bool:
+def _may_be_decided(conn: Handle, doubt: OpenDoubt, verdict: Verdict) -> bool:
     still = (
         "SELECT 1 FROM files f, attempts a WHERE f.id = ? AND f.state = 'in_doubt' AND a.id = ? AND a.closed_at IS NULL"
     )
@@ -402,7 +402,7 @@ def _may_be_decided(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict
     return not found or conn.execute(taken, (verdict.assetid, doubt.file.id)).fetchone() is None
 
 
-def _leave_to_a_person(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict, now: float) -> None:
+def _leave_to_a_person(conn: Handle, doubt: OpenDoubt, verdict: Verdict, now: float) -> None:
     file, attempt = doubt.file, doubt.attempt
     # The attempt stays open, so that `retry` looks it up again, but no longer holds its name.
     conn.execute("UPDATE attempts SET name_released = 1 WHERE id = ?", (attempt.id,))
@@ -421,7 +421,7 @@ def _leave_to_a_person(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verd
         explain(conn, verdict.assetid, "damaged", file)
 
 
-def _not_stored(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict, now: float) -> None:
+def _not_stored(conn: Handle, doubt: OpenDoubt, verdict: Verdict, now: float) -> None:
     """Queue a file that did not arrive whole, or block it if another upload would not arrive either."""
     file, attempt = doubt.file, doubt.attempt
     if verdict.assetid is not None:
@@ -451,7 +451,7 @@ def _not_stored(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict, no
         )  # fmt: skip
 
 
-def _found(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict, now: float) -> None:
+def _found(conn: Handle, doubt: OpenDoubt, verdict: Verdict, now: float) -> None:
     if doubt.attempt.is_duplicate:
         # The asset was there before this upload, and has the metadata of another file, if any.
         uploaded: dict[str, float | None] = {"uploaded_at": None}

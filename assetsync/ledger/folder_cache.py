@@ -5,11 +5,11 @@ agreed with them. The next scan checks the first. The second holds until a row o
 connection removes the folder from the cache in the same transaction (`ledger.file.invalidation`).
 """
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 
 from assetsync.ledger.file.database import Database
 from assetsync.ledger.file.facts import set_fact
+from assetsync.ledger.file.handle import Handle
 from assetsync.model import CachedFolder
 
 _WEEK = 7 * 24 * 3600.0
@@ -28,19 +28,17 @@ class FolderCache:
         Folders cached under another plan are removed, and after a week all folders are: comparing and counting
         everything then finds whatever went wrong with the ledger. A ledger opened without the lock is not changed.
         """
-        rows = self._store.rows("SELECT name, value FROM facts WHERE name IN (?, ?)", _PLAN, _SINCE)
-        facts: dict[str, str] = {row[0]: row[1] for row in rows}
-        since = float(facts.get(_SINCE) or "inf")
-        usable = facts.get(_PLAN) == plan and since <= now < since + _WEEK
+        since = float(self._store.fact(_SINCE) or "inf")
+        usable = self._store.fact(_PLAN) == plan and since <= now < since + _WEEK
         if not self._store.holds_lock:
             return usable
 
-        def work(conn: sqlite3.Connection) -> None:
+        def work(conn: Handle) -> None:
             # In a transaction, so that earlier changes are on the disk when the scan reads its first row.
             self._store.invalidation.note()
             if usable:
                 return
-            conn.execute("DELETE FROM folder_cache")
+            conn.table("folder_cache").delete_where()
             conn.execute("DELETE FROM counted")
             counts = "SELECT destfolderid, wanted, state, COUNT(*), SUM(size) FROM files GROUP BY 1, 2, 3"
             conn.execute(f"INSERT INTO counted {counts}")
@@ -69,12 +67,10 @@ class FolderCache:
     def record(self, found: Sequence[CachedFolder], outdated: Sequence[bytes]) -> None:
         """Record the folders that the scan found, except those that changed meanwhile; remove those in `outdated`."""
 
-        def work(conn: sqlite3.Connection) -> None:
-            conn.executemany("DELETE FROM folder_cache WHERE folder = ?", [(folder,) for folder in outdated])
-            conn.executemany(
-                "INSERT OR REPLACE INTO folder_cache (folder, digest, files, sidecars, ignored) VALUES (?, ?, ?, ?, ?)",
-                [each for each in found if not self._store.invalidation.has(each.folder)],
-            )
+        def work(conn: Handle) -> None:
+            conn.execute_each("DELETE FROM folder_cache WHERE folder = ?", [(folder,) for folder in outdated])
+            kept = (each._asdict() for each in found if not self._store.invalidation.has(each.folder))
+            conn.table("folder_cache").insert_all(kept, replace=True)
 
         if found or outdated:
             self._store.write(work)

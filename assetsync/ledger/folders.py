@@ -4,7 +4,6 @@ Why a folder is held, and for how long, is left to the caller; making a listing 
 """
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
@@ -13,6 +12,7 @@ from assetsync.core.spaced_sample import SpacedSample
 from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
 from assetsync.ledger.file.database import ANY_OF, Database
 from assetsync.ledger.file.facts import set_fact
+from assetsync.ledger.file.handle import Handle
 from assetsync.ledger.rows import WHOSE_ASSET, FileRow, files_where, retry_where
 from assetsync.ledger.runs import AUDITED
 
@@ -29,8 +29,8 @@ HELD = "(hold_until > ?1 AND hold_until <= ?1 + 3600)"
 """SQL condition: a folder is held; `now` is the first value. A hold that ends more than an hour ahead does not
 count: its clock was set back since."""
 
-NOT_HELD = "hold_reason = NULL, hold_detail = NULL, hold_since = NULL, hold_until = NULL"
-"""SQL assignments of a folder that is released."""
+NOT_HELD = dict.fromkeys(("hold_reason", "hold_detail", "hold_since", "hold_until"))
+"""The columns to write for a folder that is released."""
 
 _WANTED_IN = "INDEXED BY files_standing WHERE size >= 0 AND wanted = 'yes' AND destfolderid = ?"
 """SQL condition for the versions of a folder that the tree holds, to be continued with their states."""
@@ -56,32 +56,30 @@ class Hold(NamedTuple):
         return self.reason in (UNLISTED, ASKED_TO_WAIT)
 
 
-def hold_folder(conn: sqlite3.Connection, destfolderid: str, hold: Hold) -> None:
+def hold_folder(conn: Handle, destfolderid: str, hold: Hold) -> None:
     """Hold a whole destination folder, because the cause is not in its files; a hold that goes on keeps its `since`."""
-    # These do not replace another reason: the other reason is needed later to release the files that it blocked.
-    stays = f"excluded.hold_reason IN {PASSING} AND hold_reason NOT IN {PASSING}"
-    conn.execute(
-        "INSERT INTO folders (destfolderid, hold_reason, hold_detail, hold_since, hold_until)"
-        " VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (destfolderid) DO UPDATE SET"
-        f" hold_reason = CASE WHEN {stays} THEN hold_reason ELSE excluded.hold_reason END,"
-        f" hold_detail = CASE WHEN {stays} THEN hold_detail ELSE excluded.hold_detail END,"
-        " hold_since = CASE WHEN hold_until IS NULL THEN excluded.hold_since ELSE hold_since END,"
-        " hold_until = excluded.hold_until",
-        (destfolderid, hold.reason, hold.detail, hold.since, hold.until),
-    )
+    folders = conn.table("folders")
+    record = {"destfolderid": destfolderid, **{f"hold_{name}": value for name, value in hold._asdict().items()}}
+    for before in list(folders.rows_where("destfolderid = ?", [destfolderid])):
+        # A passing reason does not replace another one, which is needed later to release the files that it blocked.
+        if hold.ends_by_itself and before["hold_reason"] not in (None, UNLISTED, ASKED_TO_WAIT):
+            record |= {"hold_reason": before["hold_reason"], "hold_detail": before["hold_detail"]}
+        if before["hold_until"] is not None:
+            record["hold_since"] = before["hold_since"]
+    folders.upsert(record, pk="destfolderid")
 
 
-def release_folder(conn: sqlite3.Connection, destfolderid: str, now: float) -> None:
+def release_folder(conn: Handle, destfolderid: str, now: float) -> None:
     """Release a folder that was held, or that accepted a file again, and retry the files that its trouble blocked."""
     sql = "SELECT hold_reason FROM folders WHERE destfolderid = ? AND hold_until IS NOT NULL"
     held = conn.execute(sql, (destfolderid,)).fetchone()
     if held is None:
         return
     retry_where(conn, "reason = ? AND destfolderid = ?", (held[0], destfolderid), now)
-    conn.execute(f"UPDATE folders SET {NOT_HELD} WHERE destfolderid = ?", (destfolderid,))
+    conn.table("folders").update(destfolderid, NOT_HELD)
 
 
-def note_names(conn: sqlite3.Connection, destfolderid: str, *, kept: bool) -> None:
+def note_names(conn: Handle, destfolderid: str, *, kept: bool) -> None:
     """Record whether an upload into a folder kept its name; once an upload was renamed, the folder stays `changed`."""
     conn.execute(
         "INSERT INTO folders (destfolderid, names) VALUES (?, ?) ON CONFLICT (destfolderid) DO UPDATE"
@@ -102,7 +100,7 @@ _NAMED_IN = {
 """The columns that hold folder ids, by table."""
 
 
-def _spell(conn: sqlite3.Connection, folders: Collection[str]) -> None:
+def _spell(conn: Handle, folders: Collection[str]) -> None:
     """Write the ids of these folders in this spelling everywhere."""
     spelling = {folder.lower(): folder for folder in folders}
 
@@ -113,20 +111,20 @@ def _spell(conn: sqlite3.Connection, folders: Collection[str]) -> None:
     for table, columns in _NAMED_IN.items():
         for column in columns:
             # A row that would collide stays: the folder is listed anew, and an attempt is looked up as it was sent.
-            conn.executemany(
+            conn.execute_each(
                 f"UPDATE OR IGNORE {table} SET {column} = ? WHERE {column} = ?",
                 others(f"SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL"),
             )
-    conn.executemany(
+    conn.execute_each(
         "UPDATE facts SET value = ? WHERE name LIKE 'mapping:%' AND value = ?",
         others("SELECT DISTINCT value FROM facts WHERE name LIKE 'mapping:%' AND value IS NOT NULL"),
     )
-    conn.executemany(
+    conn.execute_each(
         f"UPDATE OR IGNORE facts SET name = '{AUDITED}' || ? WHERE name = '{AUDITED}' || ?",
         others(f"SELECT substr(name, {len(AUDITED) + 1}) FROM facts WHERE name LIKE '{AUDITED}%'"),
     )
     # What an operator permits to the brake counts for the folder.
-    conn.executemany(
+    conn.execute_each(
         "UPDATE OR IGNORE brakes SET subject = ? WHERE kind = 'missing' AND subject = ?",
         others("SELECT DISTINCT subject FROM brakes WHERE kind = 'missing'"),
     )
@@ -162,7 +160,7 @@ class FolderListings:
         if self._store.fact(_SPELLED) == spelled:
             return
 
-        def work(conn: sqlite3.Connection) -> None:
+        def work(conn: Handle) -> None:
             _spell(conn, folders)
             set_fact(conn, _SPELLED, spelled)
 
@@ -196,12 +194,8 @@ class FolderListings:
         return self._asks[destfolderid]
 
     def _set(self, destfolderid: str, start_no: int) -> None:
-        self._store.change(
-            "INSERT INTO folders (destfolderid, listed_start) VALUES (?, ?)"
-            " ON CONFLICT (destfolderid) DO UPDATE SET listed_start = excluded.listed_start",
-            destfolderid,
-            start_no,
-        )
+        record = {"destfolderid": destfolderid, "listed_start": start_no}
+        self._store.write(lambda conn: conn.table("folders").upsert(record, pk="destfolderid"))
 
     def accepted(self, destfolderid: str) -> bytes | None:
         """Return the path of a file that the folder accepted, and that was not missed since; None without one."""

@@ -5,7 +5,6 @@ The tables, and the SQL of files, attempts and assets, are left to the parts. Re
 
 import contextlib
 import json
-import sqlite3
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,8 @@ from assetsync.ledger.decisions import Decisions
 from assetsync.ledger.doubts import Doubts
 from assetsync.ledger.equal_content import EqualContent
 from assetsync.ledger.file.database import ANY_OF, Database, open_beside, open_database
-from assetsync.ledger.file.facts import SITE, expect_owner, set_fact
+from assetsync.ledger.file.facts import SITE, expect_owner, fact, set_fact
+from assetsync.ledger.file.handle import Handle
 from assetsync.ledger.file.integrity import CLEAN_STOP, DAMAGE_SEEN
 from assetsync.ledger.file.ledger_files import Epoch, OutsideEpoch
 from assetsync.ledger.folder_cache import FolderCache
@@ -30,6 +30,9 @@ from assetsync.ledger.reports import LedgerView
 from assetsync.ledger.rows import NEW_SPAN
 from assetsync.ledger.sightings import Sightings
 from assetsync.ledger.versions import Versions
+
+_RELEASED_SINCE = "kind = ? AND subject = ? AND resumed_at >= ?"
+"""SQL condition: such a brake was released, by an operator if its amount is not 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,71 +89,71 @@ class Ledger(LedgerView):
 
     def pull_brake(self, kind: str, subject: str, detail: str, amount: int, now: float) -> bool:
         """Record a brake; return False if it is pulled already."""
-        sql = (
-            "INSERT INTO brakes (kind, subject, detail, amount, pulled_at) VALUES (?, ?, ?, ?, ?)"
-            " ON CONFLICT (kind, subject) WHERE resumed_at IS NULL DO NOTHING"
-        )
-        return self.store.change(sql, kind, subject, detail, amount, now) == 1
+        brake = {"kind": kind, "subject": subject, "detail": detail, "amount": amount, "pulled_at": now}
+
+        def work(conn: Handle) -> bool:
+            brakes = conn.table("brakes")
+            if brakes.count_where("kind = ? AND subject = ? AND resumed_at IS NULL", (kind, subject)):
+                return False
+            brakes.insert(brake)
+            return True
+
+        return self.store.write(work)
 
     def resume(self, brake_id: int | None, now: float) -> int:
         """Release one brake, or all; return the number released."""
-        sql = "UPDATE brakes SET resumed_at = ?1 WHERE resumed_at IS NULL AND (?2 IS NULL OR id = ?2)"
-        return self.store.change(sql, now, brake_id)
+        where = "resumed_at IS NULL AND (?1 IS NULL OR id = ?1)"
+        return self.store.update_where("brakes", {"resumed_at": now}, where, brake_id)
 
     def lift_brake(self, brake_id: int, now: float) -> None:
         """Release a brake whose cause has cleared without an operator; this release permits nothing."""
-        self.store.change("UPDATE brakes SET resumed_at = ?, amount = 0 WHERE id = ?", now, brake_id)
+        self.store.update_where("brakes", {"resumed_at": now, "amount": 0}, "id = ?", brake_id)
 
     def resumed_amount(self, kind: str, subject: str, since: float) -> int | None:
         """Return the largest amount that an operator permitted by releasing such a brake since then."""
-        sql = "SELECT MAX(amount) FROM brakes WHERE kind = ? AND subject = ? AND resumed_at >= ?"
-        most: int | None = self.store.value(sql, kind, subject, since)
-        return most
+        brakes = self.store.rows_where("brakes", _RELEASED_SINCE, kind, subject, since)
+        return max((brake["amount"] for brake in brakes), default=None)
 
     def withdraw(self, kind: str, subject: str, since: float) -> None:
         """Revoke the operators' releases of such a brake since then."""
-        sql = "UPDATE brakes SET amount = 0 WHERE kind = ? AND subject = ? AND resumed_at >= ?"
-        self.store.change(sql, kind, subject, since)
+        self.store.update_where("brakes", {"amount": 0}, _RELEASED_SINCE, kind, subject, since)
 
     def withdraw_others(self, kind: str, subjects: Collection[str]) -> None:
         """Revoke the operators' releases of such a brake on any subject other than these."""
         others = f"kind = ? AND subject NOT {ANY_OF} AND resumed_at IS NOT NULL AND amount > 0"
         values = (kind, json.dumps([*subjects]))
-        if self.store.rows(f"SELECT 1 FROM brakes WHERE {others} LIMIT 1", *values):
-            self.store.change(f"UPDATE brakes SET amount = 0 WHERE {others}", *values)
+        if self.store.rows_where("brakes", others, *values, limit=1):
+            self.store.update_where("brakes", {"amount": 0}, others, *values)
 
     def add_request(self, verb: str, argument: dict[str, object], now: float) -> int:
         """Leave a request for the holder of the lock; return its number."""
-        sql = "INSERT INTO requests (verb, argument, asked_at) VALUES (?, ?, ?)"
-        values = (verb, json.dumps(argument), now)
-        return self.store.write(lambda conn: int(conn.execute(sql, values).lastrowid or 0))
+        request = {"verb": verb, "argument": json.dumps(argument), "asked_at": now}
+        return self.store.write(lambda conn: int(conn.table("requests").insert(request).last_pk or 0))
 
     def open_requests(self) -> list[Request]:
         """Return the first 100 requests that are not carried out yet."""
-        rows = self.store.rows("SELECT id, verb, argument FROM requests WHERE done_at IS NULL ORDER BY id LIMIT 100")
         found = []
-        for number, verb, text in rows:
+        for row in self.store.rows_where("requests", "done_at IS NULL", order_by="id", limit=100):
             try:
-                argument = json.loads(text)
+                argument = json.loads(row["argument"])
             except ValueError:
                 argument = None
-            found.append(Request(number, verb, argument if isinstance(argument, dict) else None))
+            found.append(Request(row["id"], row["verb"], argument if isinstance(argument, dict) else None))
         return found
 
     def begin_request(self, request_id: int) -> bool:
         """Record that a request is being carried out; return False if an earlier attempt at it left no answer."""
-        sql = "UPDATE requests SET answer = 'begun' WHERE id = ? AND answer IS NULL"
-        return self.store.change(sql, request_id) == 1
+        where = "id = ? AND answer IS NULL"
+        return self.store.update_where("requests", {"answer": "begun"}, where, request_id) == 1
 
     def answer_to(self, request_id: int) -> str | None:
         """Return the answer to a request; None until a holder has carried it out or refused it."""
-        sql = "SELECT answer FROM requests WHERE id = ? AND done_at IS NOT NULL"
-        answer: str | None = self.store.value(sql, request_id)
-        return answer
+        done = self.store.rows_where("requests", "id = ? AND done_at IS NOT NULL", request_id)
+        return done[0]["answer"] if done else None
 
     def answer_request(self, request_id: int, answer: str, now: float) -> None:
         """Record that a request was carried out or refused."""
-        self.store.change("UPDATE requests SET done_at = ?, answer = ? WHERE id = ?", now, answer, request_id)
+        self.store.update_where("requests", {"done_at": now, "answer": answer}, "id = ?", request_id)
 
     def close(self) -> None:
         """End the session; the holder of the ledger records a clean stop, or the damage that it found."""
@@ -186,26 +189,26 @@ def open_ledger(path: Path, *, site: str | None = None, create: bool = True, is_
         epoch, outside = Epoch(store.path), OutsideEpoch(store.path)
         copied, changed, kept = epoch.read(), epoch.changed(), outside.read()
 
-        def work(conn: sqlite3.Connection) -> tuple[int, bool, bool, int]:
+        def work(conn: Handle) -> tuple[int, bool, bool, int]:
             if site is not None and not expect_owner(conn, store.path, site):
                 set_fact(conn, SITE, site)
-            facts = dict(conn.execute("SELECT name, value FROM facts WHERE name IN ('start', ?)", (CLEAN_STOP,)))
-            known = int(facts.get("start") or 0)
+            known, stopped = int(fact(conn, "start") or 0), fact(conn, CLEAN_STOP)
             # A new ledger needs no confirmation: it knows no folder, so every folder is listed.
             confirmed = not known or _confirms(kept, known)
             start = max(known, copied or 0, 0 if confirmed else kept or 0) + 1
-            restored = _is_restored(known, copied, facts.get(CLEAN_STOP), changed)
+            restored = _is_restored(known, copied, stopped, changed)
             restored = restored or (not confirmed and kept is not None and kept > known)
             set_fact(conn, "start", str(start))
             # In the same commit as the number, before anything else is written: a copy made from now on lacks the mark.
-            conn.execute("DELETE FROM facts WHERE name IN (?, ?)", (CLEAN_STOP, DAMAGE_SEEN))
-            if restored or (known and CLEAN_STOP not in facts):
+            conn.table("facts").delete_where("name IN (?, ?)", (CLEAN_STOP, DAMAGE_SEEN))
+            if restored or (known and stopped is None):
                 # The ledger may lack uploads that were sent since: their assets may still appear.
                 conn.execute(f"UPDATE attempts SET {NEW_SPAN} WHERE closed_at IS NULL")
             old_requests = 0
-            if restored or (known and (CLEAN_STOP not in facts or not confirmed)):
+            if restored or (known and (stopped is None or not confirmed)):
                 set_fact(conn, "listed_from", str(start))
-                old_requests = int(conn.execute("SELECT COALESCE(MAX(id), 0) FROM requests").fetchone()[0])
+                newest = list(conn.table("requests").rows_where(order_by="id DESC", limit=1))
+                old_requests = newest[0]["id"] if newest else 0
             return start, restored, not confirmed, old_requests
 
         start_no, restored, unconfirmed, old_requests = store.write(work)
@@ -224,9 +227,9 @@ def open_ledger(path: Path, *, site: str | None = None, create: bool = True, is_
     return Ledger(store, start_no, restored=restored, unconfirmed=unconfirmed, old_requests=old_requests)
 
 
-def _mark_damage(conn: sqlite3.Connection) -> None:
+def _mark_damage(conn: Handle) -> None:
     # With the mark of the last clean stop, the next start would skip its check.
-    conn.execute("DELETE FROM facts WHERE name = ?", (CLEAN_STOP,))
+    conn.table("facts").delete_where("name = ?", (CLEAN_STOP,))
     set_fact(conn, DAMAGE_SEEN, None)
 
 

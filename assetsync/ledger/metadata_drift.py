@@ -4,12 +4,12 @@ A version that may have changed is marked as unread; `sync.readback.drift` reads
 """
 
 import json
-import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from assetsync.core.sent_texts import SentTexts
 from assetsync.ledger.file.database import ANY_OF, Database, below
+from assetsync.ledger.file.handle import Handle
 from assetsync.ledger.rows import FILE_COLUMNS, SENT_WITH_XMP, WHOSE_ASSET, FileRow, file_row, files_where
 from assetsync.model import Asset, FileStat, Wanted
 
@@ -179,7 +179,7 @@ class MetadataDrift:
             f"UPDATE files SET drift = ?, drift_digest = ?, meta_digest = {since}"
             f" WHERE id = ? AND drift = 'unread' AND {' AND '.join(f'{name} IS ?' for name in _READ_BY)}"
         )
-        self._store.write(lambda conn: conn.executemany(sql, values) if still() else None)
+        self._store.write(lambda conn: conn.execute_each(sql, values) if still() else None)
 
     def was_sent_without(self, row: FileRow, xmp: bytes, stat: FileStat) -> bool:
         """Return whether a release without XMP files sent a version, and its XMP file has not changed since.
@@ -238,7 +238,7 @@ class MetadataDrift:
     def compared(self, found: Sequence[tuple[SentUpload, str | None]]) -> None:
         """Record for uploads how the service's metadata differs, None if it does not; they are not compared again."""
 
-        def work(conn: sqlite3.Connection) -> None:
+        def work(conn: Handle) -> None:
             for upload, difference in found:
                 conn.execute(
                     "UPDATE attempts SET description_digest = NULL, keywords_digest = NULL WHERE id = ?",
@@ -299,12 +299,12 @@ class MetadataDrift:
                 " WHERE id = ?"
             )
 
-            def work(conn: sqlite3.Connection) -> None:
-                conn.executemany(sql, [(folder, row["id"]) for row in moved])
+            def work(conn: Handle) -> None:
+                conn.execute_each(sql, [(folder, row["id"]) for row in moved])
                 # A sighting from a time when no row owned the asset would make a later version look for it in the old
                 # folder.
                 seen = "UPDATE sightings SET folder_id = ? WHERE assetid = ?"
-                conn.executemany(seen, [(folder, row["assetid"]) for row in moved])
+                conn.execute_each(seen, [(folder, row["assetid"]) for row in moved])
 
             self._store.write(work)
         return [row["path"] for row in moved]
@@ -316,7 +316,7 @@ class MetadataDrift:
         is reported as drift.
         """
 
-        def work(conn: sqlite3.Connection) -> None:
+        def work(conn: Handle) -> None:
             for file_id, folder in rows:
                 conn.execute(
                     "UPDATE files SET destfolderid = ?, agreed_folder = NULL, drift = 'unread'"

@@ -6,7 +6,6 @@ it. The index only names the runs that may match: they are read from the ledger,
 search never shows what the ledger does not hold; it may lack files while the index is being made.
 """
 
-import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from typing import NamedTuple
 import structlog
 
 from assetsync.ledger.file.database import Database
+from assetsync.ledger.file.handle import Handle, SQLiteError
 from assetsync.ledger.reports import Reports
 from assetsync.ledger.rows import FileRow
 from assetsync.text import folded
@@ -52,7 +52,7 @@ class PathSearch:
         self._store = store
         self._reports = Reports(store)
         self._lock = threading.Lock()
-        self._index: sqlite3.Connection | None = None
+        self._index: Handle | None = None
         self._indexed = 0
         self._has_failed = False
 
@@ -73,7 +73,7 @@ class PathSearch:
         with self._lock:
             try:
                 self._add([run for run in runs if run])
-            except sqlite3.Error as error:
+            except SQLiteError as error:
                 # SQLite without FTS5, or no room for the temporary file.
                 self._give_up(error)
                 return 0
@@ -138,13 +138,13 @@ class PathSearch:
     def _add(self, runs: Sequence[_Run]) -> None:
         if self._index is None:
             self._index = _new_index()
-        with self._index:
+        with self._index.atomic():
             for run in runs:
                 text = "\n".join(_indexed_text(f"/{folded(path)}") for _, path in run)
                 added = self._index.execute("INSERT INTO runs (first, last) VALUES (?, ?)", (run[0][0], run[-1][0]))
                 self._index.execute("INSERT INTO paths (rowid, path) VALUES (?, ?)", (added.lastrowid, text))
 
-    def _give_up(self, error: sqlite3.Error) -> None:
+    def _give_up(self, error: SQLiteError) -> None:
         """Begin again with the next step."""
         self._drop()
         if not self._has_failed:
@@ -158,16 +158,16 @@ class PathSearch:
             index.close()
 
 
-def _new_index() -> sqlite3.Connection:
+def _new_index() -> Handle:
     # An empty name: SQLite keeps up to 2 MB in memory and the rest in a file that disappears with the connection.
-    index = sqlite3.connect("", check_same_thread=False)
+    index = Handle("")
     try:
         index.execute("CREATE TABLE runs (id INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL)")
         index.execute(
             "CREATE VIRTUAL TABLE paths"
             " USING fts5(path, content='', columnsize=0, detail='none', tokenize='trigram case_sensitive 1')"
         )
-    except sqlite3.Error:
+    except SQLiteError:
         index.close()
         raise
     return index

@@ -3,7 +3,6 @@
 Finding equal content that makes an upload unnecessary is left to `equal_content`.
 """
 
-import sqlite3
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from assetsync.core.states import Event, Facts
 from assetsync.ledger.equal_content import OWNED
 from assetsync.ledger.file.database import Database, below
 from assetsync.ledger.file.group_commit import Pending
+from assetsync.ledger.file.handle import Handle, IntegrityError
 from assetsync.ledger.folders import (
     ASKED_TO_WAIT,
     HELD,
@@ -165,7 +165,7 @@ class Queue:
         change nothing, if either row changed since it was read.
         """
 
-        def work(conn: sqlite3.Connection) -> State | None:
+        def work(conn: Handle) -> State | None:
             current = read_file(conn, old.id)
             if (current.state, current.path, current.assetid) != (old.state, old.path, old.assetid):
                 return None
@@ -199,7 +199,7 @@ class Queue:
         nothing, if another file took the asset first or the version is no longer queued.
         """
 
-        def work(conn: sqlite3.Connection) -> bool:
+        def work(conn: Handle) -> bool:
             if not _is_queued(conn, row.id) or _is_owned(conn, assetid):
                 return False
             apply(
@@ -225,7 +225,7 @@ class Queue:
         The result raises as `begin` does.
         """
 
-        def work(conn: sqlite3.Connection) -> int:
+        def work(conn: Handle) -> int:
             try:
                 cursor = conn.execute(
                     "INSERT INTO attempts (file_id, destfolderid, sent_name, folded_name, boundary, size, mtime_ns,"
@@ -238,7 +238,7 @@ class Queue:
                         intent.left_out, intent.fields,
                     ),
                 )  # fmt: skip
-            except sqlite3.IntegrityError as error:
+            except IntegrityError as error:
                 raise NameBusy from error
             attempt = int(cursor.lastrowid or 0)
             if _CLAIM.try_apply(conn, intent.file_id, intent.md5, intent.meta_digest, intent.destfolderid):
@@ -322,7 +322,7 @@ class Queue:
         version was queued, at most `LONGEST`.
         """
 
-        def work(conn: sqlite3.Connection) -> None:
+        def work(conn: Handle) -> None:
             queued = conn.execute(_IS_QUEUED, (file_id,)).fetchone()
             if queued is not None:
                 due = now + min(now - queued["queued_at"], LONGEST) if due_at is None else due_at
@@ -374,7 +374,7 @@ class Queue:
     def vanished(self, file_id: int, now: float) -> None:
         """Record that a file was missing when it was to be sent."""
 
-        def work(conn: sqlite3.Connection) -> None:
+        def work(conn: Handle) -> None:
             if _is_queued(conn, file_id):
                 apply(conn, file_id, Event.VANISHED, now)
 
@@ -431,8 +431,7 @@ class Queue:
 
     def release_unlisted(self, destfolderid: str) -> None:
         """Release a folder that was held because it could not be listed."""
-        sql = f"UPDATE folders SET {NOT_HELD} WHERE destfolderid = ? AND hold_reason = ?"
-        self._store.write(lambda conn: conn.execute(sql, (destfolderid, UNLISTED)))
+        self._store.update_where("folders", NOT_HELD, "destfolderid = ? AND hold_reason = ?", destfolderid, UNLISTED)
 
     def release_folders(self, now: float) -> None:
         """Release all held folders, and retry the files that their trouble blocked.
@@ -440,16 +439,15 @@ class Queue:
         A folder for which the service asked to wait stays held for that time.
         """
 
-        def work(conn: sqlite3.Connection) -> None:
-            sql = f"SELECT destfolderid FROM folders WHERE hold_until IS NOT NULL AND NOT (hold_reason = ?2 AND {HELD})"
-            held = conn.execute(sql, (now, ASKED_TO_WAIT)).fetchall()
-            for folder in held:
+        def work(conn: Handle) -> None:
+            held = f"hold_until IS NOT NULL AND NOT (hold_reason = ?2 AND {HELD})"
+            for folder in list(conn.table("folders").rows_where(held, (now, ASKED_TO_WAIT))):
                 release_folder(conn, folder["destfolderid"], now)
 
         self._store.write(work)
 
 
-def _is_queued(conn: sqlite3.Connection, file_id: int) -> bool:
+def _is_queued(conn: Handle, file_id: int) -> bool:
     """Return whether a row read earlier is still to be sent: it may have been replaced or merged meanwhile."""
     return conn.execute(_IS_QUEUED, (file_id,)).fetchone() is not None
 
@@ -458,5 +456,5 @@ def _rests(row: FileRow) -> bool:
     return row.state in (State.SUPERSEDED, State.GONE)
 
 
-def _is_owned(conn: sqlite3.Connection, assetid: str | None) -> bool:
+def _is_owned(conn: Handle, assetid: str | None) -> bool:
     return bool(conn.execute(f"SELECT {OWNED.format('?')}", (assetid,)).fetchone()[0])

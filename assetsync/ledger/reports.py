@@ -198,8 +198,8 @@ class Reports:
                 states[State.BLOCKED] += count if state == State.BLOCKED else 0
                 unresolved_history += count if state in (State.SENDING, State.IN_DOUBT) else 0
         # Only the folders that need an operator: after other holds the next try may succeed.
-        sql = f"SELECT destfolderid FROM folders WHERE {HELD} AND hold_reason NOT IN {PASSING}"
-        held = sum(folders.get(row[0], {}).get(State.QUEUED, 0) for row in self._store.rows(sql, now))
+        rows = self._store.rows_where("folders", f"{HELD} AND hold_reason NOT IN {PASSING}", now)
+        held = sum(folders.get(row["destfolderid"], {}).get(State.QUEUED, 0) for row in rows)
         found = {state: count for state, count in states.items() if count}
         waiting, waiting_bytes = self.count_waiting_for_sidecar() if states[State.QUEUED] else (0, 0)
         return Counts(
@@ -357,23 +357,20 @@ class Reports:
 
     def holds(self, now: float) -> dict[str, Hold]:
         """Return the folders that are held, and how; a folder that cannot be listed only if `unlisted` has it."""
-        sql = (
-            "SELECT destfolderid, hold_reason, hold_detail, hold_since, hold_until FROM folders"
-            f" WHERE {HELD} AND hold_reason <> ?2 OR hold_reason = ?2 AND {_HAS_QUEUED}"
-        )
-        return {row[0]: Hold(*row[1:]) for row in self._store.rows(sql, now, UNLISTED)}
+        where = f"{HELD} AND hold_reason <> ?2 OR hold_reason = ?2 AND {_HAS_QUEUED}"
+        rows = self._store.rows_where("folders", where, now, UNLISTED)
+        return {row["destfolderid"]: Hold(*(row[f"hold_{name}"] for name in Hold._fields)) for row in rows}
 
     def unlisted(self) -> dict[str, str]:
         """Return the folders that cannot be listed while a file is queued for them, and why."""
-        sql = f"SELECT destfolderid, hold_detail FROM folders WHERE hold_reason = ? AND {_HAS_QUEUED}"
-        return {row[0]: row[1] for row in self._store.rows(sql, UNLISTED)}
+        rows = self._store.rows_where("folders", f"hold_reason = ? AND {_HAS_QUEUED}", UNLISTED)
+        return {row["destfolderid"]: row["hold_detail"] for row in rows}
 
     def brakes(self) -> list[Brake]:
         """Return the brakes that wait for an operator."""
-        rows = self._store.rows(
-            "SELECT id, kind, subject, detail, amount, pulled_at FROM brakes WHERE resumed_at IS NULL ORDER BY id"
-        )
-        return [Brake(*row) for row in rows]
+        columns = ", ".join(Brake._fields)
+        rows = self._store.rows_where("brakes", "resumed_at IS NULL", order_by="id", select=columns)
+        return [Brake(**row) for row in rows]
 
     def orphans(self, gone_before: float) -> Iterator[Finding]:
         """Yield assets without a live file: history (deleted files only if gone before then), and explained sightings.

@@ -3,7 +3,6 @@
 `core.states` decides which state follows an event. Which event happened is left to the callers.
 """
 
-import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ from assetsync.core.read_back import Unprocessed
 from assetsync.core.states import WANTED_AFTER, Event, Facts, transition
 from assetsync.errors import LedgerDamaged, RowUnfit
 from assetsync.ledger.file.database import Database
+from assetsync.ledger.file.handle import Handle, Row
 from assetsync.ledger.file.integrity import BY_HAND
 from assetsync.model import FileStat, State, Wanted
 
@@ -175,7 +175,7 @@ _ALWAYS_READ = dict.fromkeys(("id", "state", "wanted", "assetid", "rested_at"))
 _OPEN = "EXISTS (SELECT 1 FROM attempts WHERE file_id = files.id AND closed_at IS NULL) AS open"
 
 
-def file_row(row: sqlite3.Row) -> FileRow:
+def file_row(row: Row) -> FileRow:
     """Return the value of a `SELECT FILE_COLUMNS`; raise LedgerDamaged for an unknown state or `wanted`."""
     values = [*row]
     try:
@@ -186,7 +186,7 @@ def file_row(row: sqlite3.Row) -> FileRow:
     return FileRow._make(values)
 
 
-def attempt_row(row: sqlite3.Row) -> AttemptRow:
+def attempt_row(row: Row) -> AttemptRow:
     """Return the value of a `SELECT ATTEMPT_COLUMNS`."""
     return AttemptRow._make(row)
 
@@ -201,7 +201,7 @@ def row_missing(file_id: int) -> RowUnfit:
     return RowUnfit(f"row {file_id} of the ledger is not there any more")
 
 
-def read_file(conn: sqlite3.Connection, file_id: int) -> FileRow:
+def read_file(conn: Handle, file_id: int) -> FileRow:
     """Return one row, which must exist."""
     row = conn.execute(f"SELECT {FILE_COLUMNS} FROM files WHERE id = ?", (file_id,)).fetchone()
     if row is None:
@@ -253,7 +253,7 @@ NEW_SPAN = "grace_boot = NULL, rounds = 0"
 """SQL assignments of an attempt whose answered look-ups no longer count; the time of its first look-up is kept."""
 
 
-def reopen(conn: sqlite3.Connection, attempt_id: int, now: float, *, why: str, accepted_id: str | None) -> None:
+def reopen(conn: Handle, attempt_id: int, now: float, *, why: str, accepted_id: str | None) -> None:
     """Reopen a decided attempt, so that its look-ups start from the beginning.
 
     The attempt holds its name again, unless another open attempt holds it. While it holds the name, no other file of
@@ -267,36 +267,34 @@ def reopen(conn: sqlite3.Connection, attempt_id: int, now: float, *, why: str, a
     hold_name(conn, attempt_id)
 
 
-def close_attempts(conn: sqlite3.Connection, file_id: int, result: str, now: float) -> None:
+def close_attempts(conn: Handle, file_id: int, result: str, now: float) -> None:
     """Close the open attempts of a version with this result."""
     conn.execute(
         "UPDATE attempts SET closed_at = ?, result = ? WHERE file_id = ? AND closed_at IS NULL", (now, result, file_id)
     )
 
 
-def hold_name(conn: sqlite3.Connection, attempt_id: int) -> None:
+def hold_name(conn: Handle, attempt_id: int) -> None:
     """Let an open attempt hold its name again, unless another open attempt holds it."""
     conn.execute("UPDATE OR IGNORE attempts SET name_released = 0 WHERE id = ? AND closed_at IS NULL", (attempt_id,))
 
 
 def current_row(
-    conn: sqlite3.Connection, file_id: int, names: Iterable[str], also: str = _OPEN, values: Sequence[Any] = ()
-) -> sqlite3.Row | None:
+    conn: Handle, file_id: int, names: Iterable[str], also: str = _OPEN, values: Sequence[Any] = ()
+) -> Row | None:
     """Return the columns `names` of a row as `move` needs them, and those of `also`; None without a row.
 
     `also` extends the select list; by default it adds `open`: whether the row has an open attempt. In it ?1 is the
     row's id, and `values` follow as ?2 and so on.
     """
-    row: sqlite3.Row | None = conn.execute(
+    row: Row | None = conn.execute(
         f"SELECT {', '.join({**_ALWAYS_READ, **dict.fromkeys(names)})}, {also} FROM files WHERE id = ?1",
         (file_id, *values),
     ).fetchone()
     return row
 
 
-def move(
-    conn: sqlite3.Connection, row: sqlite3.Row, event: Event, now: float, *, open_attempt: bool, **changes: Any
-) -> State:
+def move(conn: Handle, row: Row, event: Event, now: float, *, open_attempt: bool, **changes: Any) -> State:
     """Apply `event` to a row that `current_row` read in this transaction; return the state after it.
 
     `open_attempt`: whether an attempt is open after the event. Raise IllegalTransition and change nothing, if the
@@ -347,12 +345,12 @@ class Usual:
             f" AND rested_at IS NULL AND {only}"
         )
 
-    def try_apply(self, conn: sqlite3.Connection, *values: Any) -> bool:
+    def try_apply(self, conn: Handle, *values: Any) -> bool:
         """Apply the event to the row whose id is the first value; return False, changing nothing, if it is unusual."""
         return conn.execute(self._sql, values).rowcount == 1
 
 
-def apply(conn: sqlite3.Connection, file_id: int, event: Event, now: float, **changes: Any) -> State:
+def apply(conn: Handle, file_id: int, event: Event, now: float, **changes: Any) -> State:
     """Apply `event` to a row, with the columns it changes; return the state after it.
 
     The caller must have opened or closed attempts first, as the event requires. Raises as `move` does, and LedgerError
@@ -364,7 +362,7 @@ def apply(conn: sqlite3.Connection, file_id: int, event: Event, now: float, **ch
     return move(conn, row, event, now, open_attempt=bool(row["open"]), **changes)
 
 
-def retry_where(conn: sqlite3.Connection, where: str, values: Sequence[Any], now: float) -> int:
+def retry_where(conn: Handle, where: str, values: Sequence[Any], now: float) -> int:
     """Retry the blocked versions for which the condition `where` holds; return their number."""
     rows = conn.execute(f"SELECT id FROM files WHERE state = 'blocked' AND {where}", values).fetchall()
     for row in rows:

@@ -4,7 +4,6 @@ Each result is a fact of the ledger, as one JSON object. Conclusions are left to
 """
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -12,14 +11,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from assetsync.ledger.file.database import Database
 from assetsync.ledger.file.facts import set_fact
+from assetsync.ledger.file.handle import Handle
 from assetsync.text import printable
 
 JOBS = ("rescan", "index", "verify", "audit")
 
 SECONDS = 3600
-
-_PAUSED = "paused"
-"""The fact in which a process records its pause: start, since, reason, detail, and `ended` if it gave up."""
 
 AUDITED = "audited "
 """Prefix of the facts that hold the result of each folder's newest audit; the folder follows."""
@@ -34,28 +31,6 @@ _WEEK = 7 * DAY
 _MOST_VANISHED = 50
 _NAMED = 5
 _LARGE = 10
-
-_HELD_UP = "held_by_doubts"
-"""The fact in which a process records that uploads in doubt stop sending: the fields of `HeldUp`."""
-
-_REFUSED = "config_refused"
-"""The fact in which a process records a new configuration that it rejected while it kept the old one: start, at,
-mistake."""
-
-_PAGE = "page"
-"""The fact in which a process records where its status page listens: the fields of `PageAddress`."""
-
-_HOLDER = "last_holder"
-"""The fact that records which of the commands that mirror a site held the ledger last: the fields of `LastHolder`."""
-_LOG_UNREAD = "log_unread"
-"""The fact in which a process records that the reader of its log is behind: the fields of `LogUnread`."""
-
-_UPLOAD_ADDRESS = "upload_address"
-"""The fact that records the address for uploads, and what a probe of it showed: the fields of `UploadAddress`."""
-
-
-PROXY_LIMIT = "proxy_limit"
-"""The fact that records which sizes a proxy before the service refuses: the fields of `ProxyLimit`."""
 
 
 class LastScan(NamedTuple):
@@ -231,7 +206,21 @@ class Vanished:
         return f"{self.count:,} of {self.known:,} files: {', '.join(named)}{f', {rest:,} from others' if rest else ''}"
 
 
-T = TypeVar("T", LastScan, Pause, LastHolder, Refusal, HeldUp, PageAddress, LogUnread, UploadAddress, ProxyLimit)
+_FACTS: dict[type, str] = {
+    LastScan: "last_scan",
+    Pause: "paused",
+    LastHolder: "last_holder",
+    Refusal: "config_refused",
+    PageAddress: "page",
+    LogUnread: "log_unread",
+    UploadAddress: "upload_address",
+    ProxyLimit: "proxy_limit",
+    HeldUp: "held_by_doubts",
+}
+"""The fact that holds each record, as a JSON object of its fields."""
+
+S = TypeVar("S", Pause, Refusal, PageAddress, LogUnread, HeldUp)
+T = TypeVar("T", LastScan, Pause, LastHolder, Refusal, PageAddress, LogUnread, UploadAddress, ProxyLimit, HeldUp)
 
 
 class Runs:
@@ -266,11 +255,7 @@ class Runs:
 
     def last_scan(self) -> LastScan | None:
         """Return the result of the last scan."""
-        record = self._read(_of("rescan"))
-        if record is None:
-            return None
-        lists = {name: tuple(record[name]) for name in ("missing", "also_unreadable") if name in record}
-        return _read_as(LastScan, record | lists)
+        return self.recorded(LastScan)
 
     def has_scanned(self) -> bool:
         """Return whether the latest process has scanned the tree."""
@@ -297,89 +282,31 @@ class Runs:
                 runs[job] = Run(float(record["at"]), record.get("seconds"), record.get("idle", False))
         return runs
 
-    def note_pause(self, pause: Pause | None) -> None:
-        """Record the current pause, or that there is none."""
-        self._write(_PAUSED, None if pause is None else pause._asdict())
+    def record(self, kind: type[T], value: T | None) -> None:
+        """Record a value in place of the last one of its kind; None: what it reports is over."""
+        self._write(_FACTS[kind], None if value is None else value._asdict())
 
-    def pause(self) -> Pause | None:
-        """Return the pause that was recorded last and not cleared since."""
-        record = self._read(_PAUSED)
-        return None if record is None else _read_as(Pause, record)
+    def submit(self, kind: type[T], value: T) -> None:
+        """Queue a value for the next commit."""
+        self._store.submit(lambda conn: set_fact(conn, _FACTS[kind], json.dumps(value._asdict())))
 
-    def pause_at_hand(self) -> Pause | None:
-        """Return the pause that the latest process recorded; the pause of an earlier process is over."""
-        pause = self.pause()
-        return pause if pause is not None and str(pause.start) == self._store.fact("start") else None
-
-    def note_holder(self, holder: LastHolder) -> None:
-        """Record a sign of life of the command that mirrors the site."""
-        self._write(_HOLDER, holder._asdict())
-
-    def last_holder(self) -> LastHolder | None:
-        """Return the command that mirrored the site last; None if a release without this record did."""
-        record = self._read(_HOLDER)
-        return None if record is None else _read_as(LastHolder, record)
-
-    def note_held_up(self, held_up: HeldUp | None) -> None:
-        """Record that uploads in doubt keep queued files waiting, or that they do not."""
-        self._write(_HELD_UP, None if held_up is None else held_up._asdict())
-
-    def held_up_at_hand(self) -> HeldUp | None:
-        """Return what the latest process recorded; what an earlier process recorded is over."""
-        record = self._read(_HELD_UP)
-        if record is None or str(record["start"]) != self._store.fact("start"):
+    def recorded(self, kind: type[T]) -> T | None:
+        """Return the last value of a kind, of whichever process; None if there is none or it is over."""
+        record = self._read(_FACTS[kind])
+        if record is None:
             return None
-        return _read_as(HeldUp, record | {"folders": tuple(record["folders"])})
+        # A record of an older release lacks fields, and one of a newer release may have more.
+        values: dict[str, Any] = {
+            name: tuple(record[name]) if isinstance(record[name], list) else record[name]
+            for name in kind._fields
+            if name in record
+        }
+        return kind(**values)
 
-    def note_refusal(self, refusal: Refusal) -> None:
-        """Record that a new configuration was rejected; an accepted one begins another start of the ledger."""
-        self._write(_REFUSED, refusal._asdict())
-
-    def refusal_at_hand(self) -> Refusal | None:
-        """Return the refusal that the latest process recorded; the refusal of an earlier process is over."""
-        record = self._read(_REFUSED)
-        if record is None or str(record["start"]) != self._store.fact("start"):
-            return None
-        return _read_as(Refusal, record)
-
-    def note_page(self, page: PageAddress) -> None:
-        """Record where the status page listens."""
-        self._write(_PAGE, page._asdict())
-
-    def page(self) -> PageAddress | None:
-        """Return where the status page listened last, in whichever start; None if none ever did."""
-        record = self._read(_PAGE)
-        return None if record is None else _read_as(PageAddress, record)
-
-    def page_at_hand(self) -> PageAddress | None:
-        """Return the page of the latest process; a run without a page has none."""
-        page = self.page()
-        return page if page is not None and str(page.start) == self._store.fact("start") else None
-
-    def note_log(self, unread: LogUnread | None) -> None:
-        """Record that the reader of the log is behind, or that it is not."""
-        self._write(_LOG_UNREAD, None if unread is None else unread._asdict())
-
-    def log_at_hand(self) -> LogUnread | None:
-        """Return what the latest process recorded about its log; what an earlier process recorded is over."""
-        record = self._read(_LOG_UNREAD)
-        if record is None or str(record["start"]) != self._store.fact("start"):
-            return None
-        return _read_as(LogUnread, record)
-
-    def note_upload_address(self, address: UploadAddress) -> None:
-        """Record the address for uploads."""
-        self._write(_UPLOAD_ADDRESS, address._asdict())
-
-    def upload_address(self) -> UploadAddress | None:
-        """Return the address for uploads that was recorded last."""
-        record = self._read(_UPLOAD_ADDRESS)
-        return None if record is None else _read_as(UploadAddress, record)
-
-    def proxy_limit(self) -> ProxyLimit | None:
-        """Return which sizes a proxy refuses; None if none ever refused one."""
-        record = self._read(PROXY_LIMIT)
-        return None if record is None else _read_as(ProxyLimit, record)
+    def at_hand(self, kind: type[S]) -> S | None:
+        """Return the last value of a kind if the latest process recorded it; that of an earlier process is over."""
+        value = self.recorded(kind)
+        return value if value is not None and str(value.start) == self._store.fact("start") else None
 
     def note_unsettled(self, unsettled: Unsettled) -> None:
         """Record how many files are not settled yet."""
@@ -392,12 +319,9 @@ class Runs:
 
     def undecided_audits(self) -> list[str]:
         """Return the folders whose newest audit was inconclusive: it missed so many assets that it pulled a brake."""
-        sql = (
-            "SELECT substr(name, ?) FROM facts WHERE name BETWEEN ? AND ? AND json_extract(value, '$.braked')"
-            " ORDER BY name"
-        )
-        rows = self._store.rows(sql, len(AUDITED) + 1, AUDITED, AUDITED + "\U0010ffff")
-        return [str(row[0]) for row in rows]
+        where = "name BETWEEN ? AND ? AND json_extract(value, '$.braked')"
+        rows = self._store.rows_where("facts", where, AUDITED, AUDITED + "\U0010ffff", order_by="name")
+        return [row["name"].removeprefix(AUDITED) for row in rows]
 
     def _write(self, name: str, record: dict[str, Any] | None) -> None:
         value = None if record is None else json.dumps(record)
@@ -406,11 +330,6 @@ class Runs:
     def _read(self, name: str) -> dict[str, Any] | None:
         value = self._store.fact(name)
         return None if value is None else json.loads(value)
-
-
-def _read_as(kind: type[T], record: dict[str, Any]) -> T:
-    """Return the value that a fact holds; an older release left out fields, and a newer one may have more."""
-    return kind(**{name: record[name] for name in kind._fields if name in record})
 
 
 def _of(job: str) -> str:
@@ -436,17 +355,17 @@ class HourlyStats:
 
     def total(self) -> int:
         """Return the number of uploads that are known to be stored."""
-        return int(self._store.value("SELECT COALESCE(SUM(uploads), 0) FROM hours"))
+        return int(self._store.rows_where("hours", select="COALESCE(SUM(uploads), 0) AS total")[0]["total"])
 
     def last(self, count: int, now: float) -> list[Hour]:
         """Return the last `count` hours, the current hour last; an hour without uploads has zeros."""
         current = int(now // SECONDS)
-        sql = "SELECT hour, uploads, bytes FROM hours WHERE hour > ? AND hour <= ?"
-        known = {row[0]: (row[1], row[2]) for row in self._store.rows(sql, current - count, current)}
+        rows = self._store.rows_where("hours", "hour > ? AND hour <= ?", current - count, current)
+        known = {row["hour"]: (row["uploads"], row["bytes"]) for row in rows}
         return [Hour(hour * SECONDS, *known.get(hour, (0, 0))) for hour in range(current - count + 1, current + 1)]
 
 
-def count_upload(conn: sqlite3.Connection, size: int, now: float) -> None:
+def count_upload(conn: Handle, size: int, now: float) -> None:
     """Count an upload that is known to be stored, in the transaction that records it."""
     conn.execute(
         "INSERT INTO hours (hour, uploads, bytes) VALUES (?, 1, ?)"

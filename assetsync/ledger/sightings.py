@@ -5,11 +5,11 @@ to `core.doubt`.
 """
 
 import json
-import sqlite3
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 
 from assetsync.ledger.file.database import ANY_OF, Database
+from assetsync.ledger.file.handle import Handle
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset
 
@@ -63,7 +63,7 @@ class Sightings:
         return set(self._store.column(sql, json.dumps([*assetids])))
 
 
-def explain(conn: sqlite3.Connection, assetid: str, why: str, file: FileRow) -> None:
+def explain(conn: Handle, assetid: str, why: str, file: FileRow) -> None:
     """Record what a sighted asset is; proof of damage is not replaced by a later suspicion."""
     conn.execute(
         "UPDATE sightings SET why = ?, file_id = ?, path = ? WHERE assetid = ? AND why <> 'damaged'",

@@ -4,7 +4,6 @@ Comparing the tree with these rows is left to `sync.intake`.
 """
 
 import json
-import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
@@ -15,6 +14,7 @@ from assetsync.core.settled import HOUR, KEEPS_CHANGING, is_settled
 from assetsync.core.states import Event
 from assetsync.ledger.file.database import AFTER_ALL, Database, below
 from assetsync.ledger.file.facts import XMP_FIRST_SCAN
+from assetsync.ledger.file.handle import Handle
 from assetsync.ledger.rows import (
     CHECKED_AGAIN,
     DIFFERS,
@@ -177,7 +177,7 @@ class Versions:
         """
         due = now if due_at is None else due_at
 
-        def work(conn: sqlite3.Connection) -> list[NewVersion]:
+        def work(conn: Handle) -> list[NewVersion]:
             asides = "SELECT EXISTS (SELECT 1 FROM counted WHERE wanted = 'unmapped' AND files > 0)"
             may_revive = bool(conn.execute(asides).fetchone()[0])
             return [each for each in versions if not _enqueue(conn, each, now, due, may_revive=may_revive)]
@@ -235,7 +235,7 @@ class Versions:
         not arrive.
         """
 
-        def work(conn: sqlite3.Connection) -> int:
+        def work(conn: Handle) -> int:
             row = conn.execute(
                 "SELECT id FROM files WHERE path = ? AND destfolderid = ? AND wanted = 'outside' AND (state = 'queued'"
                 " OR state = 'blocked' AND assetid IS NULL"
@@ -262,7 +262,7 @@ class Versions:
         A row that belongs to another path by now, because its file was moved, is skipped.
         """
 
-        def work(conn: sqlite3.Connection) -> None:
+        def work(conn: Handle) -> None:
             for file_id, path in rows:
                 if _current_id(conn, path) == file_id:
                     apply(conn, file_id, event, now)
@@ -285,14 +285,15 @@ class Versions:
 
         XMP files are left out: programs write them for their own copies of a picture, too.
         """
-        sql = (
-            f"SELECT path FROM sidecars s WHERE path <> ?1 AND substr(path, -{len(_OF_A_FOLDER)}) <> ?2"
-            f" AND substr(path, -{len(SUFFIX)}) = ?4"
+        where = (
+            f"path <> ?1 AND substr(path, -{len(_OF_A_FOLDER)}) <> ?2 AND substr(path, -{len(SUFFIX)}) = ?3"
             " AND NOT EXISTS (SELECT 1 FROM files"
-            f"   WHERE path = substr(s.path, 1, length(s.path) - {len(SUFFIX)}) AND wanted = 'yes')"
-            " ORDER BY path LIMIT ?3"
+            f"   WHERE path = substr(sidecars.path, 1, length(sidecars.path) - {len(SUFFIX)}) AND wanted = 'yes')"
         )
-        return self._store.column(sql, FOLDER_SIDECAR, _OF_A_FOLDER, limit, SUFFIX)
+        rows = self._store.rows_where(
+            "sidecars", where, FOLDER_SIDECAR, _OF_A_FOLDER, SUFFIX, order_by="path", limit=limit
+        )
+        return [row["path"] for row in rows]
 
     def sidecar(self, path: bytes) -> FileStat | None:
         """Return the recorded state of one sidecar."""
@@ -307,8 +308,9 @@ class Versions:
         its file was read is drift.
         """
         if self._xmp_endings is None:
-            sql = "SELECT DISTINCT substr(path, -4) FROM sidecars WHERE lower(CAST(substr(path, -4) AS TEXT)) = '.xmp'"
-            self._xmp_endings = {*self._store.column(sql)}
+            where, ending = "lower(CAST(substr(path, -4) AS TEXT)) = '.xmp'", "DISTINCT substr(path, -4) AS ending"
+            rows = self._store.rows_where("sidecars", where, select=ending)
+            self._xmp_endings = {row["ending"] for row in rows}
         known = self._xmp_endings
         return tuple(ending for ending in XMP_ENDINGS if ending in known or ending == XMP_ENDINGS[0])
 
@@ -331,7 +333,7 @@ class Versions:
         if self._xmp_endings is not None:
             self._xmp_endings |= {change.path[-4:] for change in changes if is_xmp_name(change.path)}
 
-        def work(conn: sqlite3.Connection) -> int:
+        def work(conn: Handle) -> int:
             return sum(_sidecar_changed(conn, change, now) for change in changes)
 
         return self._store.write(work) if changes else 0
@@ -339,7 +341,7 @@ class Versions:
     def xmp_recorded(self) -> None:
         """Record that a scan has recorded the XMP files that were there when XMP files began to be read."""
         if self._store.fact(XMP_FIRST_SCAN) is not None:
-            self._store.change("DELETE FROM facts WHERE name = ?", XMP_FIRST_SCAN)
+            self._store.write(lambda conn: conn.table("facts").delete(XMP_FIRST_SCAN))
 
     def sent(self) -> Iterator[tuple[bytes, str, str | None]]:
         """Yield path, destination folder and asset folder of each current version that has an asset."""
@@ -413,7 +415,7 @@ def _spaced(last: int, count: int) -> list[int]:
     return [number * step + number * 2654435761 % step for number in range(last // step + 1)]
 
 
-def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: float, *, may_revive: bool) -> bool:
+def _enqueue(conn: Handle, version: NewVersion, now: float, due_at: float, *, may_revive: bool) -> bool:
     """Queue one version; return False if its path has another current row by now."""
     path, stat, _destfolderid, _folded_name, replaces, block = version
     released = conn.execute(_RELEASED, (replaces, stat.inode, stat.size, stat.mtime_ns)).fetchone()[0]
@@ -441,7 +443,7 @@ def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: 
     return True
 
 
-def _revive(conn: sqlite3.Connection, version: NewVersion, now: float) -> bool:
+def _revive(conn: Handle, version: NewVersion, now: float) -> bool:
     """Make the row of an unchanged file that was put aside as unmapped current again; return False without one."""
     path, stat, destfolderid, *_ = version
     aside = conn.execute(
@@ -460,7 +462,7 @@ def _revive(conn: sqlite3.Connection, version: NewVersion, now: float) -> bool:
     return True
 
 
-def _insert(conn: sqlite3.Connection, version: NewVersion, wanted: Wanted, now: float, due_at: float) -> int | None:
+def _insert(conn: Handle, version: NewVersion, wanted: Wanted, now: float, due_at: float) -> int | None:
     """Insert a version and return its row's id; None, inserting nothing, if its path has a current row."""
     inserted = conn.execute(
         "INSERT INTO files (path, size, mtime_ns, ctime_ns, inode, destfolderid, folded_name, state, wanted, queued_at,"
@@ -470,7 +472,7 @@ def _insert(conn: sqlite3.Connection, version: NewVersion, wanted: Wanted, now: 
     return inserted.lastrowid if inserted.rowcount else None
 
 
-def _forget_unsent(conn: sqlite3.Connection, file_id: int) -> bool:
+def _forget_unsent(conn: Handle, file_id: int) -> bool:
     """Delete a version of which no byte was ever sent, since it has no history; return whether it was deleted."""
     done = conn.execute(
         "DELETE FROM files WHERE id = ? AND state IN ('queued', 'blocked') AND attempts = 0 AND assetid IS NULL",
@@ -479,12 +481,12 @@ def _forget_unsent(conn: sqlite3.Connection, file_id: int) -> bool:
     return done.rowcount == 1
 
 
-def _current_id(conn: sqlite3.Connection, path: bytes) -> int | None:
+def _current_id(conn: Handle, path: bytes) -> int | None:
     row = conn.execute("SELECT id FROM files WHERE path = ? AND wanted = 'yes'", (path,)).fetchone()
     return None if row is None else int(row[0])
 
 
-def _sidecar_changed(conn: sqlite3.Connection, change: SidecarChange, now: float) -> int:
+def _sidecar_changed(conn: Handle, change: SidecarChange, now: float) -> int:
     path, stat = change
     is_first = False
     if stat is None:
@@ -512,7 +514,7 @@ def _sidecar_changed(conn: sqlite3.Connection, change: SidecarChange, now: float
     return retried + sooner
 
 
-def _is_first_of_xmp(conn: sqlite3.Connection, path: bytes) -> bool:
+def _is_first_of_xmp(conn: Handle, path: bytes) -> bool:
     """Return whether an XMP file is new to a ledger that was filled before XMP files were read."""
     sql = "SELECT EXISTS (SELECT 1 FROM facts WHERE name = ?) AND NOT EXISTS (SELECT 1 FROM sidecars WHERE path = ?)"
     return bool(conn.execute(sql, (XMP_FIRST_SCAN, path)).fetchone()[0])

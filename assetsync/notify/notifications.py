@@ -20,7 +20,7 @@ from assetsync.errors import LedgerDamaged, LedgerError, LedgerUnwritable, Servi
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.reports import Reports
-from assetsync.ledger.runs import DAY
+from assetsync.ledger.runs import DAY, HeldUp, Pause
 from assetsync.log import register_password, register_secret
 from assetsync.model import Clock
 from assetsync.notify.channel import Channel, Command, Undelivered, encoded
@@ -76,7 +76,7 @@ def current_problems(
             folder: f"into folder {printable(folder)}: {printable(detail)}"
             for folder, detail in reports.unlisted().items()
         }
-        if ANSWERS_LOST in out and (arrived := ledger.arrived(ledger.runs.pause_at_hand())):
+        if ANSWERS_LOST in out and (arrived := ledger.arrived(ledger.runs.at_hand(Pause))):
             out[ANSWERS_LOST] = f"{files(arrived)} arrived since; {out[ANSWERS_LOST]}"
         found += [_named(Kind.OUTAGE, out | folders, since), *key]
     except LedgerDamaged:
@@ -127,7 +127,7 @@ def _without_sidecar(reports: Reports, before: float | None) -> Problem:
 
 
 def _held_up(ledger: Ledger, now: float) -> Problem:
-    held_up = ledger.runs.held_up_at_hand()
+    held_up = ledger.runs.at_hand(HeldUp)
     if held_up is None or not held_up.everything:
         return Problem(Kind.DOUBTS)
     count, at = ledger.doubts.count(), held_up.decided_at

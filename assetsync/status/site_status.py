@@ -30,6 +30,7 @@ from assetsync.ledger.runs import (
     Refusal,
     Run,
     Unsettled,
+    UploadAddress,
     Vanished,
 )
 from assetsync.model import State
@@ -327,7 +328,7 @@ def read_status(config: Outline, ledger: LedgerView, now: float, *, running: boo
         holder = holder_of(ledger.store.path)
     else:
         holder = Holder(running is not False)
-    running, last_holder = holder.sends, ledger.runs.last_holder()
+    running, last_holder = holder.sends, ledger.runs.recorded(LastHolder)
     counts, window = reports.counts(now), config.window
     drifted = reports.drifted(_DRIFT_SAMPLE)
     sends = running and counts.of(State.QUEUED, State.SENDING) > counts.waiting_for_sidecar
@@ -350,26 +351,26 @@ def read_status(config: Outline, ledger: LedgerView, now: float, *, running: boo
         last_scan=ledger.runs.last_scan(),
         last_runs=ledger.runs.last(),
         index_stopped=reports.fact(INDEX_STOPPED),
-        paused=ledger.runs.pause_at_hand() if running else None,
-        ended_by=None if running else ledger.runs.pause(),
+        paused=ledger.runs.at_hand(Pause) if running else None,
+        ended_by=None if running else ledger.runs.recorded(Pause),
         undecided=undecided_folders(config, ledger),
         without_room=without_room(ledger.store.path),
         sends_from=None if window is None or not counts.of(State.QUEUED) else window.opens(now),
         reads_back=config.reads_back,
-        refused=ledger.runs.refusal_at_hand() if running else None,
+        refused=ledger.runs.at_hand(Refusal) if running else None,
         vanished=ledger.runs.vanished(now),
         blocked_groups=tuple(reports.blocked_groups(_NAMED_OF_GROUP)),
         drift_groups=_grouped(drifted),
         recent=reports.recent_uploads(now) if sends else _NO_UPLOADS,
-        held_up=ledger.runs.held_up_at_hand() if running and counts.of(State.QUEUED) else None,
+        held_up=ledger.runs.at_hand(HeldUp) if running and counts.of(State.QUEUED) else None,
         wrong_address=wrong_address(config, ledger),
         adopted_differing=reports.count_adopted(),
-        page=ledger.runs.page_at_hand() if running else None,
+        page=ledger.runs.at_hand(PageAddress) if running else None,
         unseen=holder.unseen,
         last_holder=last_holder,
         late_after=_late_after(config, last_holder),
-        arrived=ledger.arrived(ledger.runs.pause_at_hand() if running else ledger.runs.pause()),
-        log_unread=ledger.runs.log_at_hand() if running else None,
+        arrived=ledger.arrived(ledger.runs.at_hand(Pause) if running else ledger.runs.recorded(Pause)),
+        log_unread=ledger.runs.at_hand(LogUnread) if running else None,
     )
 
 
@@ -390,7 +391,7 @@ def _grouped(drifted: Sequence[FileRow]) -> tuple[DriftGroup, ...]:
 
 def wrong_address(config: Outline, ledger: LedgerView) -> str | None:
     """Return why the address for uploads is not the service's; None once an upload there was accepted."""
-    known = ledger.runs.upload_address()
+    known = ledger.runs.recorded(UploadAddress)
     if known is None or not known.detail or known.address != config.upload_url:
         return None
     return None if ledger.hourly_stats.total() > known.uploads else known.detail

@@ -67,7 +67,7 @@ class RuntimeState:
         self._ended: float | None = None
         self._began = self._clock.steady()
         # What an earlier process recorded is no pause of this process, but this process may meet the same trouble.
-        self._inherited = self._runs.pause()
+        self._inherited = self._runs.recorded(Pause)
         # Since when, on the wall clock, a pause goes on that began at a steady time.
         self._goes_on_since: tuple[float, float] | None = None
         # How many uploads were known to be stored when a pause, of which this is the begin, was first recorded.
@@ -113,7 +113,7 @@ class RuntimeState:
         pause = self._circuit_breaker.pause
         self._note_pause(pause, is_end=True)
         if pause is not None:
-            self._runs.note_pause(self._recorded(pause, ended=self._clock.now()))
+            self._runs.record(Pause, self._recorded(pause, ended=self._clock.now()))
         self._note_unsettled(at_once=True)
 
     def _note_pause(self, pause: CircuitPause | None, *, is_end: bool = False) -> None:
@@ -129,7 +129,7 @@ class RuntimeState:
         may_go_on = not is_end and self._clock.steady() - self._began < _GOES_ON
         if found == before and (inherited is None or may_go_on):
             return
-        self._runs.note_pause(None if pause is None else self._recorded(pause))
+        self._runs.record(Pause, None if pause is None else self._recorded(pause))
         self._paused, self._inherited = found, None
 
     def _report_end(self, since: float, reason: str) -> None:
@@ -164,7 +164,7 @@ class RuntimeState:
         found = self._found_held_up(folders, everything=everything) if folders or everything else None
         if found == before:
             return
-        self._runs.note_held_up(found)
+        self._runs.record(HeldUp, found)
         self._held_up = found
         if before is not None and (found is None or found.everything is not before.everything):
             log.warning(_NO_MORE[before.everything], after=round(self._clock.now() - before.since, 1))
@@ -191,7 +191,7 @@ class RuntimeState:
             since = self._clock.now() - unread.seconds if before is None else before.since
             found = LogUnread(self._start, since, unread.dropped, unread.detail)
         if found != before:
-            self._runs.note_log(found)
+            self._runs.record(LogUnread, found)
             self._log_unread = found
 
     def _note_unsettled(self, *, at_once: bool) -> None:

@@ -43,11 +43,11 @@ class UploadAddressCheck:
         if self._is_over and not is_key_due:
             return
         runs, uploads = self._ledger.runs, self._ledger.hourly_stats.total()
-        known = runs.upload_address()
+        known = runs.recorded(UploadAddress)
         if known is None or known.address != self._address:
             # Without a record, an earlier release accepted what was uploaded, at this address as far as is known.
             known = UploadAddress(self._address, 0 if known is None else uploads)
-            runs.note_upload_address(known)
+            runs.record(UploadAddress, known)
         was_accepted = uploads > known.uploads
         if is_key_due:
             self._key_due = self._clock.steady() + _DAY
@@ -68,6 +68,6 @@ class UploadAddressCheck:
             return
         detail = "" if probe.is_right else not_the_upload_address(self._address, probe.detail)
         found = known._replace(account=self._service.account, detail=detail, tried_at=self._clock.now())
-        self._ledger.runs.note_upload_address(found)
+        self._ledger.runs.record(UploadAddress, found)
         if detail:
             log.warning("wrong upload address", detail=detail, fix=UPLOAD_ADDRESS_HELP)

@@ -35,7 +35,7 @@ def make_site(base: Path, count: int) -> Path:
             path = os.fsencode(file.relative_to(tree))
             rows.append((path, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino, f"A{len(rows)}"))
     ledger.store.write(
-        lambda conn: conn.executemany(
+        lambda conn: conn.execute_each(
             "INSERT INTO files (path, destfolderid, size, mtime_ns, ctime_ns, inode, state, folded_name, assetid,"
             " asset_folder, queued_at, verified_at) VALUES (?, 'F', ?, ?, ?, ?, 'verified', '', ?, 'F', 1, 1)",
             rows,

@@ -1,7 +1,6 @@
 """Trees, ledgers and configurations of any size for benchmarks, made in bulk; nothing is measured here."""
 
 import os
-import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -9,6 +8,7 @@ from pathlib import Path
 
 from assetsync.config import SiteConfig, load_config
 from assetsync.ledger.file.facts import OUTLINE
+from assetsync.ledger.file.handle import Handle
 from assetsync.ledger.ledger import open_ledger
 from assetsync.parts import make_plan, make_tree
 from assetsync.tree.scan import scan
@@ -75,8 +75,8 @@ def fill_ledger(config: Path) -> SiteConfig:
     return site
 
 
-def _insert(conn: sqlite3.Connection, rows: Iterator[tuple[object, ...]]) -> None:
-    conn.executemany(
+def _insert(conn: Handle, rows: Iterator[tuple[object, ...]]) -> None:
+    conn.execute_each(
         "INSERT INTO files (path, destfolderid, size, mtime_ns, ctime_ns, inode, md5, state, folded_name, assetid,"
         " id_from, asset_folder, filetype, meta_digest, attempts, queued_at, uploaded_at, seen_at, findable_at,"
         " verified_at) VALUES (?1, 'F', ?2, ?3, ?4, ?5, printf('%032X', ?2 * 7919), 'verified', 'a name of a file.jpg',"

@@ -28,7 +28,7 @@ def fill(config: str, count: int) -> None:
     names = ((f"f{number:07}.bin", made_up_id(number)) for number in range(1, count + 1))
     with closing(open_ledger(load_config(Path(config), KEY).ledger)) as ledger:
         rows = ((n.encode(), FOLDER, MADE_UP_SIZE, MADE_UP_MD5, n, assetid, FOLDER) for n, assetid in names)
-        ledger.store.write(lambda conn: conn.executemany(_STORED, rows))
+        ledger.store.write(lambda conn: conn.execute_each(_STORED, rows))
 
 
 def verify(config: str) -> dict[str, float]:

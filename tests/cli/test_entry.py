@@ -108,7 +108,7 @@ def test_command_name_matches_command_table(name):
 
 # What is slow to load, by the name of its module, and of no use to a command that only looks at the ledger.
 NOT_FOR_A_LOOK = {
-    *("PIL", "apscheduler", "httpx", "jinja2", "pathspec", "prometheus_client", "rich", "sqlite_utils", "starlette"),
+    *("PIL", "apscheduler", "httpx", "jinja2", "pathspec", "prometheus_client", "rich", "starlette"),
     *("pydantic", "pydantic_core", "yaml", "assetsync.config.load", "assetsync.config.models"),
     *(
         "structlog",

@@ -148,7 +148,7 @@ def test_brief_asks_for_a_person_after_an_hour(server, site, minutes, code):
     site.write("a.jpg")
     path = install(server, site, "calm")
     with closing(open_ledger(path)) as ledger:
-        ledger.runs.note_pause(Pause(ledger.start_no, time.time() - minutes * 60, "unreachable", "no answer"))
+        ledger.runs.record(Pause, Pause(ledger.start_no, time.time() - minutes * 60, "unreachable", "no answer"))
         assert server("--brief")[0] == code
 
 
@@ -185,7 +185,7 @@ def test_broken_configuration_shows_its_daemon(server, site, mistake):
 
 def held_last(path, command, hours, timer=None):
     with closing(open_ledger(path)) as ledger:
-        ledger.runs.note_holder(LastHolder(command, time.time() - hours * 3600, timer))
+        ledger.runs.record(LastHolder, LastHolder(command, time.time() - hours * 3600, timer))
 
 
 def test_ended_daemon_is_not_in_sync(server, site):
@@ -316,7 +316,7 @@ def test_pass_of_the_timer_records_its_calendar(server, site, timer, calendar, l
     timer(*calendar)
     path = install(server, site, "calm")
     with closing(open_ledger(path)) as ledger:
-        holder = ledger.runs.last_holder()
+        holder = ledger.runs.recorded(LastHolder)
     assert (holder.command, holder.timer) == ("reconcile", longest)
 
 
@@ -328,11 +328,11 @@ def test_pass_by_hand_keeps_the_timer(server, site, timer, monkeypatch):
     monkeypatch.delenv("TRIGGER_UNIT")
     run(["reconcile", "--wait", "0s", "--quiet", "--site", "calm"])
     with closing(open_ledger(path)) as ledger:
-        assert ledger.runs.last_holder().timer == 0
+        assert ledger.runs.recorded(LastHolder).timer == 0
     held_last(path, "run", 3)
     run(["reconcile", "--wait", "0s", "--quiet", "--site", "calm"])
     with closing(open_ledger(path)) as ledger:
-        assert ledger.runs.last_holder().timer is None
+        assert ledger.runs.recorded(LastHolder).timer is None
 
 
 def test_pages_are_shown_or_why_not(server, site):
@@ -345,7 +345,7 @@ def test_pages_are_shown_or_why_not(server, site):
     held = []
     for name, page in pages.items():
         held.append(open_ledger(install(server, site, name)))
-        held[-1].runs.note_page(page._replace(start=held[-1].start_no))
+        held[-1].runs.record(PageAddress, page._replace(start=held[-1].start_no))
     _, out, _ = server("--all")
     _, taken, _ = server("--site", "taken")
     _, brief, _ = server("--all", "--brief")

@@ -14,6 +14,7 @@ import pytest
 
 from assetsync.config import load_config
 from assetsync.ledger.ledger import read_ledger
+from assetsync.ledger.runs import LastHolder
 from assetsync.sandbox import FaultKind, FaultRule, Operation
 from assetsync.status.site_status import read_status
 
@@ -80,7 +81,7 @@ def test_ended_daemon_leaves_its_last_sign_of_life(make, number):
     running.signal(number)
     running.process.wait(20)
     with closing(read_ledger(running.ledger)) as ledger:
-        holder = ledger.runs.last_holder()
+        holder = ledger.runs.recorded(LastHolder)
         now = read_status(load_config(running.config, {}).outline, ledger, holder.at + 119)
         later = read_status(load_config(running.config, {}).outline, ledger, holder.at + 121)
     assert (holder.command, abs(holder.at - began) < 20) == ("run", True)

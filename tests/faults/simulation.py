@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import sqlite_utils
 import structlog
 
 from assetsync.app import Site, build
@@ -29,6 +30,7 @@ from assetsync.errors import (
     ServiceError,
     UsageError,
 )
+from assetsync.ledger.file.handle import Handle
 from assetsync.ledger.ledger import open_ledger
 from assetsync.ledger.rows import NO_SIDECAR
 from assetsync.sync import lookups
@@ -66,30 +68,20 @@ DISK_FULL = "database or disk is full"
 UNFORESEEN = "an error nobody foresaw"
 
 
-class Writer:
+class Writer(Handle):
     """The ledger's write connection, with a mark before and after each commit."""
 
-    def __init__(self, connection: sqlite3.Connection, commit: Callable[[str], None]) -> None:
-        self._connection = connection
-        self._commit = commit
+    def __init__(self, handle: Handle, commit: Callable[[str], None]) -> None:
+        sqlite_utils.Database.__init__(self, handle.conn, recursive_triggers=False, execute_plugins=False)
+        self._mark = commit
 
-    @property
-    def in_transaction(self) -> bool:
-        return self._connection.in_transaction
-
-    def execute(self, sql: str, *values):
+    def execute(self, sql, parameters=None):
         if sql != "COMMIT":
-            return self._connection.execute(sql, *values)
-        self._commit("before")
-        done = self._connection.execute(sql)
-        self._commit("after")
+            return super().execute(sql, parameters)
+        self._mark("before")
+        done = super().execute(sql)
+        self._mark("after")
         return done
-
-    def executemany(self, sql: str, values):
-        return self._connection.executemany(sql, values)
-
-    def close(self) -> None:
-        self._connection.close()
 
 
 def _in_turn(items: Iterator, *, depth: int) -> Generator:
@@ -242,7 +234,7 @@ class Simulation:
         assert connection is not None
         # What is simulated is the death of the process, not of the machine's disk.
         connection.execute("PRAGMA synchronous=OFF")
-        ledger.store._commits._conn = Writer(connection, self._commit)  # type: ignore[assignment, union-attr]
+        ledger.store._commits._conn = Writer(connection, self._commit)  # type: ignore[union-attr]
         site = build(self.config, ledger, self.client, self.clock, random.Random(ledger.start_no))
         site.uploader.in_place = True
         site.uploads.results.patience = 30.0 if self.variant.one_shot else float("inf")

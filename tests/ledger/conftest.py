@@ -23,10 +23,10 @@ def traced(store: Database) -> Iterator[list[str]]:
     """Give the statements that the calling thread reads with; while it reads alone, it uses a single connection."""
     statements: list[str] = []
     with store.reader() as conn:
-        conn.set_trace_callback(statements.append)
+        conn.conn.set_trace_callback(statements.append)
     yield statements
     with store.reader() as conn:
-        conn.set_trace_callback(None)
+        conn.conn.set_trace_callback(None)
 
 
 class Book:

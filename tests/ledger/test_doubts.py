@@ -264,7 +264,7 @@ def test_attempt_without_asset_stays_rival(book, doubt):
     ends = {"absent": True, "resolved": True, "sent_again": True, "found": False, "damaged": False, "unsent": False}
     begun = {result: book.begin(book.queue(result.encode())) for result in ends}
     sql = "UPDATE attempts SET closed_at = 1.0, result = ? WHERE id = ?"
-    book.ledger.store.write(lambda conn: conn.executemany(sql, begun.items()))
+    book.ledger.store.write(lambda conn: conn.execute_each(sql, begun.items()))
     elsewhere = book.begin(book.queue(b"e", folder="G"))
     book.ledger.store.write(
         lambda conn: conn.execute("UPDATE attempts SET result = 'absent', closed_at = 1.0 WHERE id = ?", (elsewhere,))

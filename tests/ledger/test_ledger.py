@@ -270,7 +270,7 @@ def test_history_and_unmapped_count_apart(book):
     }
     rows = [(*stand, book.queue(path).id) for path, stand in stands.items()]
     change = "UPDATE files SET state = ?, wanted = ? WHERE id = ?"
-    book.ledger.store.write(lambda conn: conn.executemany(change, rows))
+    book.ledger.store.write(lambda conn: conn.execute_each(change, rows))
     counts = book.ledger.reports.counts(NOW)
     assert counts.states == {State.STORED: 1, State.QUEUED: 1, State.BLOCKED: 2}
     assert counts.folders == {"F": {State.STORED: 1, State.QUEUED: 1, State.BLOCKED: 1}}

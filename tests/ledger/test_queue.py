@@ -397,13 +397,13 @@ def test_frequent_queries_scan_no_table(book, ask):
     book.accept(book.queue(b"other"), "A")
     store = book.ledger.store
     with traced(store) as statements:
-        store._writer.set_trace_callback(statements.append)
+        store._writer.conn.set_trace_callback(statements.append)
         ask(book.ledger)
-        store._writer.set_trace_callback(None)
+        store._writer.conn.set_trace_callback(None)
     plans = [
         row["detail"]
         for statement in statements
-        if statement.startswith("SELECT")
+        if statement.upper().startswith("SELECT")
         for row in store.rows(f"EXPLAIN QUERY PLAN {statement}")
     ]
     assert plans

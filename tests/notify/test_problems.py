@@ -67,10 +67,10 @@ def test_brake_is_reported_by_its_cause(world, look):
 def test_doubts_that_stop_sending_are_a_problem(world, look):
     now = world.clock.now()
     stopped = HeldUp(world.ledger.start_no, now, ("F1",), everything=True, decided_at=now + 60)
-    world.ledger.runs.note_held_up(stopped)
+    world.ledger.runs.record(HeldUp, stopped)
     (text,) = look()[Kind.DOUBTS].items.values()
     assert text == f"0 uploads in doubt since {moment(now)}; the next can be decided at {moment(now + 60)}"
-    world.ledger.runs.note_held_up(stopped._replace(everything=False))
+    world.ledger.runs.record(HeldUp, stopped._replace(everything=False))
     assert not look()[Kind.DOUBTS].items
 
 

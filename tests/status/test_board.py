@@ -252,7 +252,7 @@ def test_page_shows_what_waits_for_doubts(shown, everything, sentence):
     world.write("a")
     world.scan()
     now = world.clock.now()
-    world.ledger.runs.note_held_up(HeldUp(world.ledger.start_no, now, ("F1",), everything, now + 90))
+    world.ledger.runs.record(HeldUp, HeldUp(world.ledger.start_no, now, ("F1",), everything, now + 90))
     page = shown.page()
     assert headings(page)[0] == "Clears by itself"
     assert sentence in page
@@ -291,7 +291,7 @@ def test_new_site_page_shows_no_result_yet(shown):
 
 def test_wrong_upload_address_is_an_alert(shown):
     address = shown.world.site.config.service.upload_url
-    shown.world.ledger.runs.note_upload_address(UploadAddress(address, 0, "account", "a <login> page"))
+    shown.world.ledger.runs.record(UploadAddress, UploadAddress(address, 0, "account", "a <login> page"))
     assert "Action needed" in headings(shown.page())
     assert "a &lt;login&gt; page" in shown.page()
 

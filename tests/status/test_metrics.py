@@ -118,7 +118,7 @@ def test_stop_by_doubts_is_measured(shown, everything, seconds):
     world.write("a")
     world.scan()
     assert (samples(shown)["doubts_stop_seconds",], samples(shown)["doubts_folders_waiting",]) == (0, 0)
-    world.ledger.runs.note_held_up(HeldUp(world.ledger.start_no, world.clock.now() - 60, ("F1", "F2"), everything))
+    world.ledger.runs.record(HeldUp, HeldUp(world.ledger.start_no, world.clock.now() - 60, ("F1", "F2"), everything))
     assert samples(shown)["doubts_stop_seconds",] == pytest.approx(seconds, abs=1)
     assert samples(shown)["doubts_folders_waiting",] == 2
 

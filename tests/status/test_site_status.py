@@ -43,7 +43,7 @@ def paused(world, reason="unreachable", start=None):
 
 def held_up(world, *, everything=True, decided_in=100.0):
     now = world.clock.now()
-    world.ledger.runs.note_held_up(HeldUp(world.ledger.start_no, now - 240, ("F1",), everything, now + decided_in))
+    world.ledger.runs.record(HeldUp, HeldUp(world.ledger.start_no, now - 240, ("F1",), everything, now + decided_in))
 
 
 def blocked(world, path="b", reason="different"):
@@ -644,7 +644,7 @@ def test_path_that_looks_like_an_option_is_none(path, word):
 def test_unread_log_is_named_while_it_runs(world):
     verified(world)
     unread = LogUnread(world.ledger.start_no, world.clock.now() - 60, 1204, "its reader does not read")
-    world.ledger.runs.note_log(unread)
+    world.ledger.runs.record(LogUnread, unread)
     first, fix = leftovers(read_status(world.config().outline, world.ledger, world.clock.now(), running=True))
     assert first.startswith("log: behind since ")
     assert first.endswith(" (its reader does not read), 1,204 lines dropped")

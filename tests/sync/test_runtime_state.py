@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from assetsync.core.notices import AT_ONCE, Kind, NoticeTracker
 from assetsync.errors import RootElsewhere, RootMissing
-from assetsync.ledger.runs import Unsettled
+from assetsync.ledger.runs import HeldUp, Pause, Unsettled
 from assetsync.notify.notifications import current_problems
 from assetsync.status.sentences import headline
 from assetsync.status.site_status import read_status
@@ -115,7 +115,7 @@ def test_outage_goes_on_after_a_restart(world, clock, after, reason, goes_on):
     """A run an hour, or a reload, begins in the outage that the process before met."""
     world.site.circuit_breaker.trouble("unreachable", "no answer")
     world.site.runtime_state.note()
-    began = world.ledger.runs.pause().since
+    began = world.ledger.runs.recorded(Pause).since
     clock.advance(3600)
     world.site.runtime_state.end()
     world.restart()
@@ -124,9 +124,9 @@ def test_outage_goes_on_after_a_restart(world, clock, after, reason, goes_on):
         clock.advance(10)
     world.site.circuit_breaker.trouble(reason, "no answer")
     world.site.runtime_state.note()
-    assert (world.ledger.runs.pause().since == began) is goes_on
+    assert (world.ledger.runs.recorded(Pause).since == began) is goes_on
     world.site.runtime_state.end()
-    assert (world.ledger.runs.pause().since == began) is goes_on
+    assert (world.ledger.runs.recorded(Pause).since == began) is goes_on
 
 
 @pytest.mark.parametrize("is_braked", [False, True])
@@ -141,7 +141,7 @@ def test_answered_check_ends_outage_under_a_brake(world, is_braked):
     world.site.circuit_breaker.health_check_answered()
     world.clock.advance(60)
     world.site.runtime_state.note()
-    assert (world.ledger.runs.pause() is None) is is_braked
+    assert (world.ledger.runs.recorded(Pause) is None) is is_braked
 
 
 def test_run_without_trouble_ends_an_earlier_outage(world):
@@ -150,7 +150,7 @@ def test_run_without_trouble_ends_an_earlier_outage(world):
     world.restart()
     world.site.runtime_state.note()
     world.site.runtime_state.end()
-    assert world.ledger.runs.pause() is None
+    assert world.ledger.runs.recorded(Pause) is None
 
 
 def test_overflow_is_reported_during_a_scan(settling, clock):
@@ -191,14 +191,14 @@ def test_pause_is_recorded_once_with_its_end(world):
     commits = world.ledger.store._commits.count
     runtime_state.note()
     assert world.ledger.store._commits.count == commits
-    pause = world.ledger.runs.pause()
+    pause = world.ledger.runs.recorded(Pause)
     assert (pause.start, pause.reason, pause.detail, pause.ended) == (
         world.ledger.start_no, "unreachable", "nothing answers", None,
     )  # fmt: skip
     circuit_breaker.health_check_answered()
     circuit_breaker.post_answered()
     runtime_state.note()
-    assert world.ledger.runs.pause() is None
+    assert world.ledger.runs.recorded(Pause) is None
 
 
 def test_failing_trials_are_no_end_of_a_pause(world, clock):
@@ -283,7 +283,7 @@ def test_answered_check_at_exit_ends_the_pause(world):
     assert world.site.check_health()
     with capture_logs() as logs:
         world.site.runtime_state.end()
-    assert world.ledger.runs.pause() is None
+    assert world.ledger.runs.recorded(Pause) is None
     assert [log["event"] for log in logs] == ["the service answers again"]
 
 
@@ -291,14 +291,14 @@ def test_pause_at_exit_is_forgotten_at_start(world, clock):
     world.site.circuit_breaker.trouble("key_refused", "the key is not valid")
     clock.advance(30)
     world.site.runtime_state.end()
-    pause = world.ledger.runs.pause()
+    pause = world.ledger.runs.recorded(Pause)
     assert (pause.reason, pause.ended - pause.since) == ("key_refused", pytest.approx(30))
     world.restart()
     world.site.runtime_state.note()
-    assert world.ledger.runs.pause_at_hand() is None
+    assert world.ledger.runs.at_hand(Pause) is None
     clock.advance(121)
     world.site.runtime_state.note()
-    assert world.ledger.runs.pause() is None
+    assert world.ledger.runs.recorded(Pause) is None
 
 
 # Uploads in doubt that stop sending.
@@ -319,7 +319,7 @@ def doubtful(make_world):
 
 def held_up(world):
     world.site.runtime_state.note()
-    return world.ledger.runs.held_up_at_hand()
+    return world.ledger.runs.at_hand(HeldUp)
 
 
 def test_doubts_that_stop_sending_are_recorded(doubtful, clock):

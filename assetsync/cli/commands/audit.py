@@ -260,7 +260,7 @@ def command(config: SiteConfig, *, last: bool, summary: bool, limit: int, as_jso
         compared = Compared(config, ledger, since=asked.since)
         fine = compared.as_json() if as_json else compared.as_text(None if summary else limit)
         if not last and compared.stale:
-            pause = ledger.runs.pause_at_hand()
+            pause = ledger.runs.at_hand(Pause)
             if not as_json:
                 write(_not_now(compared, asked, pause))
             # The audits that are shown are old: differences may have been fixed, or may have appeared, since then.

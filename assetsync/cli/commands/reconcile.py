@@ -135,9 +135,9 @@ def command(
                     report = dry_run(site, partial(_list, as_json=as_json)) if as_list else dry_run(site)
                 else:
                     timer = _timer(os.environ, ledger)
-                    ledger.runs.note_holder(LastHolder(PASS, clock.now(), timer))
+                    ledger.runs.record(LastHolder, LastHolder(PASS, clock.now(), timer))
                     report = Reconciler(site, wait=wait, adopt=adopt, progress=progress).run()
-                    ledger.runs.note_holder(LastHolder(PASS, clock.now(), timer))
+                    ledger.runs.record(LastHolder, LastHolder(PASS, clock.now(), timer))
             if notifies and not report.interrupted:
                 from assetsync.notify.notifications import notify_once  # noqa: PLC0415 - slow to load, and rarely needed
 
@@ -178,7 +178,7 @@ def _timer(environ: Mapping[str, str], ledger: Ledger) -> float | None:
     """
     unit = environ.get("TRIGGER_UNIT", "")  # set by systemd
     if not unit.endswith(".timer"):
-        before = ledger.runs.last_holder()
+        before = ledger.runs.recorded(LastHolder)
         return None if before is None or before.command != PASS else before.timer
     shown = _said("systemctl", "show", "--property=TimersCalendar", unit)
     calendars = re.findall(r"OnCalendar=(.*?) ;", shown)

@@ -21,8 +21,9 @@ from urllib.parse import quote
 
 from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerMissing, LedgerUnwritable
 from assetsync.ledger.file import integrity
-from assetsync.ledger.file.facts import expect_owner, set_fact
+from assetsync.ledger.file.facts import expect_owner, fact, set_fact
 from assetsync.ledger.file.group_commit import Commits, Pending
+from assetsync.ledger.file.handle import Handle, Row
 from assetsync.ledger.file.invalidation import Invalidation
 from assetsync.ledger.file.ledger_files import (
     OF_THE_DISK,
@@ -38,7 +39,6 @@ from assetsync.ledger.file.readers import Readers
 
 T = TypeVar("T")
 
-_BUSY_SECONDS = 10.0
 _NO_LEDGER = ("not a database", "already exists", "no such table", "no such column")
 _FLOCK = "hhqqi4x"
 _LOCK_TRIES = 10
@@ -62,7 +62,7 @@ class Database:
         self.invalidation = Invalidation()
         self.moved: deque[int] = deque(maxlen=_MOST_MOVED)
         """The ids of the rows that got another path last, for whoever keeps an index of paths."""
-        self._writer: sqlite3.Connection | None = None if read_only else _connect(path, read_only=False)
+        self._writer: Handle | None = None if read_only else _connect(path, read_only=False)
         self._commits: Commits | None = None
         if self._writer is not None:
             try:
@@ -84,7 +84,7 @@ class Database:
         """Whether this process holds the lock, so that it is the process that sends for the ledger."""
         return self._guard is not None
 
-    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def write(self, work: Callable[[Handle], T]) -> T:
         """Run `work` in a transaction and return once the transaction is on the disk (synchronous=FULL).
 
         Work of other threads may share the commit. If one piece fails, only that piece is undone; the others may then
@@ -99,9 +99,13 @@ class Database:
 
     def change_each(self, sql: str, rows: Collection[Sequence[Any]]) -> int:
         """Execute a statement with each row's values, in one transaction; return the number of rows changed."""
-        return self.write(lambda conn: conn.executemany(sql, rows).rowcount) if rows else 0
+        return self.write(lambda conn: conn.execute_each(sql, rows)) if rows else 0
 
-    def submit(self, work: Callable[[sqlite3.Connection], T]) -> Pending[T]:
+    def update_where(self, table: str, updates: dict[str, Any], where: str, *values: Any) -> int:
+        """Change rows of a small table, as `Handle.update_where`, in a transaction. Raises as `write` does."""
+        return self.write(lambda conn: conn.update_where(table, updates, where, values))
+
+    def submit(self, work: Callable[[Handle], T]) -> Pending[T]:
         """Queue `work` for the next commit, of whichever thread; the returned Pending holds the result."""
         assert self._commits is not None, "a ledger that was opened for reading is not written"
         return self._commits.submit(work)
@@ -121,15 +125,22 @@ class Database:
         assert self._commits is not None, "a ledger that was opened for reading is not written"
         return self._commits.in_one_commit()
 
-    def reader(self) -> AbstractContextManager[sqlite3.Connection]:
+    def reader(self) -> AbstractContextManager[Handle]:
         """Lend a reading connection for the block; callers must not leave a statement unfinished on it."""
         return self._readers.lend()
 
-    def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:
+    def rows(self, sql: str, *values: Any) -> list[Row]:
         """Return all rows of a bounded query."""
+        return self._read(lambda conn: conn.execute(sql, values).fetchall())
+
+    def rows_where(self, table: str, where: str | None = None, *values: Any, **options: Any) -> list[dict[str, Any]]:
+        """Return the rows of a small table for which a condition holds; `options` are those of `Table.rows_where`."""
+        return self._read(lambda conn: list(conn.table(table).rows_where(where, values, **options)))
+
+    def _read(self, query: Callable[[Handle], T]) -> T:
         try:
             with self._readers.lend() as conn:
-                return conn.execute(sql, values).fetchall()
+                return query(conn)
         except sqlite3.Error as error:
             raise self.translate(error) from error
 
@@ -143,10 +154,9 @@ class Database:
 
     def fact(self, name: str) -> str | None:
         """Return one fact of the whole ledger (`ledger.file.facts`); None if it was never written."""
-        value: str | None = self.value("SELECT value FROM facts WHERE name = ?", name)
-        return value
+        return self._read(lambda conn: fact(conn, name))
 
-    def pages(self, sql: str, key: str, start: tuple[Any, ...], *values: Any) -> Iterator[sqlite3.Row]:
+    def pages(self, sql: str, key: str, start: tuple[Any, ...], *values: Any) -> Iterator[Row]:
         """Yield any number of rows by keyset: `sql` ends in `… > (?, …) ORDER BY … LIMIT ?` over the columns of `key`.
 
         No cursor stays open between pages, so that SQLite can checkpoint and reuse the write-ahead log while a long
@@ -389,7 +399,7 @@ def _take_lock(path: Path) -> int:
     )
 
 
-def _connect(path: Path, *, read_only: bool, alone: bool = False) -> sqlite3.Connection:
+def _connect(path: Path, *, read_only: bool, alone: bool = False) -> Handle:
     """Open a connection. Inspect the file by path only: closing a descriptor of it would drop SQLite's locks."""
     expect_file(path)
     mode = os.R_OK if read_only else os.R_OK | os.W_OK
@@ -400,12 +410,9 @@ def _connect(path: Path, *, read_only: bool, alone: bool = False) -> sqlite3.Con
     if alone and not path.with_name(path.name + "-wal").exists():
         # Without a writer there is no log to read, and reading must not leave a log behind.
         uri += "&immutable=1"
-    conn: sqlite3.Connection | None = None
+    conn: Handle | None = None
     try:
-        conn = sqlite3.connect(
-            uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
-        )
-        conn.row_factory = sqlite3.Row
+        conn = Handle(uri)
         if not read_only:
             conn.execute("PRAGMA journal_mode=WAL")
             conn.execute("PRAGMA synchronous=FULL")

@@ -5,10 +5,10 @@ ledger is refused. Whether a site has moved to another root is left to `sync.roo
 other fact is left to the module that writes it.
 """
 
-import sqlite3
 from pathlib import Path
 
 from assetsync.errors import LedgerOfAnother
+from assetsync.ledger.file.handle import Handle
 
 ROOT = "root"
 """The fact that holds the root of the ledger's files."""
@@ -46,18 +46,20 @@ LAYOUT_LISTED = "mappings_listed"
 """The fact that holds the same of the configuration, before the files followed it."""
 
 
-def set_fact(conn: sqlite3.Connection, name: str, value: str | None) -> None:
+def set_fact(conn: Handle, name: str, value: str | None) -> None:
     """Write one fact, in the caller's transaction."""
-    conn.execute(
-        "INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        (name, value),
-    )
+    conn.table("facts").upsert({"name": name, "value": value}, pk="name")
 
 
-def expect_owner(conn: sqlite3.Connection, path: Path, site: str) -> bool:
+def fact(conn: Handle, name: str) -> str | None:
+    """Return one fact; None if it was never written."""
+    found = list(conn.table("facts").rows_where("name = ?", [name], select="value"))
+    return found[0]["value"] if found else None
+
+
+def expect_owner(conn: Handle, path: Path, site: str) -> bool:
     """Check that the site owns the ledger; return False if no site does yet. Raise LedgerOfAnother, sqlite3.Error."""
-    row = conn.execute("SELECT value FROM facts WHERE name = ?", (SITE,)).fetchone()
-    owner = None if row is None else row[0]
+    owner = fact(conn, SITE)
     if owner not in (None, site):
         raise LedgerOfAnother(
             f"the ledger {path} belongs to the site `{owner}`, but this configuration is for the site `{site}`",

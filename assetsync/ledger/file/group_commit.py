@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from assetsync.errors import LedgerError
+from assetsync.ledger.file.handle import Handle
 
 T = TypeVar("T")
 
@@ -22,7 +23,7 @@ class Pending(Generic[T]):
 
     __slots__ = ("_commits", "done", "error", "returned", "work")
 
-    def __init__(self, commits: "Commits", work: Callable[[sqlite3.Connection], T]) -> None:
+    def __init__(self, commits: "Commits", work: Callable[[Handle], T]) -> None:
         self._commits = commits
         self.work = work
         self.done = False
@@ -43,10 +44,10 @@ class Commits:
 
     def __init__(
         self,
-        conn: sqlite3.Connection,
+        conn: Handle,
         translate: Callable[[sqlite3.Error], LedgerError],
         *,
-        last: Callable[[sqlite3.Connection], None],
+        last: Callable[[Handle], None],
         check: Callable[[], None],
     ) -> None:
         """Begin without work; `last` runs at the end of each transaction, `check` raises if one is not on the disk.
@@ -63,7 +64,7 @@ class Commits:
         self._queue_lock = threading.RLock()
         self._queue: list[Pending[Any]] = []
 
-    def submit(self, work: Callable[[sqlite3.Connection], T]) -> Pending[T]:
+    def submit(self, work: Callable[[Handle], T]) -> Pending[T]:
         """Queue `work` for the next commit; it runs before work that is submitted later."""
         piece = Pending(self, work)
         with self._queue_lock:
@@ -126,7 +127,7 @@ class Commits:
             for piece in batch:
                 piece.done = True
 
-    def _commit(self, conn: sqlite3.Connection) -> None:
+    def _commit(self, conn: Handle) -> None:
         conn.execute("COMMIT")
         self._check()
         self.count += 1
@@ -160,7 +161,7 @@ class Commits:
                     piece.error = piece.error or failure
                     piece.done = True
 
-    def _run_together(self, conn: sqlite3.Connection, batch: Sequence[Pending[Any]]) -> bool:
+    def _run_together(self, conn: Handle, batch: Sequence[Pending[Any]]) -> bool:
         """Run all pieces in one transaction; if one fails, which is rare, roll all of them back and return False."""
         conn.execute("BEGIN IMMEDIATE")
         try:
@@ -174,18 +175,14 @@ class Commits:
             return False
         return True
 
-    def _run_apart(self, conn: sqlite3.Connection, batch: Sequence[Pending[Any]]) -> None:
+    def _run_apart(self, conn: Handle, batch: Sequence[Pending[Any]]) -> None:
         """Run all pieces in one transaction, each in its own savepoint, so that a failure undoes only its piece."""
         conn.execute("BEGIN IMMEDIATE")
         for piece in batch:
-            conn.execute("SAVEPOINT piece")
             try:
-                piece.returned = piece.work(conn)
+                with conn.atomic():
+                    piece.returned = piece.work(conn)
             except sqlite3.OperationalError:
                 raise
             except Exception as error:  # noqa: BLE001 - raised in the thread that submitted the work
-                conn.execute("ROLLBACK TO piece")
                 piece.error = self._translate(error) if isinstance(error, sqlite3.DatabaseError) else error
-            finally:
-                if conn.in_transaction:
-                    conn.execute("RELEASE piece")

@@ -2,8 +2,7 @@
 
 The file is checked once a day, and after an unclean stop. A damaged file and its log are renamed (set aside), so that
 nothing is sent based on them. The next `reconcile` or `run` then creates a new ledger, which lists every folder before
-it sends. Opening the file is left to `database`, the migrations to `schema`. sqlite-utils applies them and takes a
-while to load, so it is loaded only for a ledger that is not of this release.
+it sends. Opening the file is left to `database`, the migrations to `schema`.
 """
 
 import sqlite3
@@ -11,7 +10,11 @@ import time
 from itertools import chain, count
 from pathlib import Path
 
+import sqlite_utils
+
 from assetsync.errors import LedgerDamaged, LedgerError, LedgerNewer
+from assetsync.ledger.file import schema
+from assetsync.ledger.file.handle import Handle
 from assetsync.ledger.file.ledger_files import APPLICATION_ID, Epoch, header
 
 CLEAN_STOP = "clean_stop"
@@ -31,17 +34,8 @@ IS_SET_ASIDE = f"the next `assetsync reconcile` sets it aside, then {REBUILD}"
 BY_HAND = f"stop what sends for it and move it elsewhere, with its -wal and -shm; then {REBUILD}"
 """Hint for a damaged ledger that no start sets aside."""
 
-MIGRATIONS = frozenset(
-    {
-        "m001_first", "m002_quiet", "m003_unhashed", "m004_slow", "m005_counted", "m006_settled", "m007_waived",
-        "m008_elsewhere", "m009_said_since", "m010_doubted", "m011_away", "m012_rested", "m013_waived_apart",
-        "m014_names", "m015_by_hand", "m016_took", "m017_held_since", "m018_answered", "m019_watched",
-        "m020_renamed", "m021_unprocessed", "m022_not_as_sent",
-        "m023_adopted_differs", "m024_xmp", "m025_no_sidecar", "m026_left_out", "m027_checked_again",
-        "m028_sent_fields",
-    }
-)  # fmt: skip
-"""The names of all migrations in `schema`, which a test compares with it."""
+MIGRATIONS = frozenset(each.name for each in schema.migrations.pending(sqlite_utils.Database(memory=True)))
+"""The names of all migrations: those that an empty database needs."""
 
 _AT_APPLICATION_ID = 68
 """Offset of the application id in the header of an SQLite file."""
@@ -53,7 +47,7 @@ THOROUGH_AT_MOST = 256 * 1024 * 1024
 _EVERY = 24 * 3600.0
 
 
-def expect_whole(conn: sqlite3.Connection, changed: str, now: float) -> bool:
+def expect_whole(conn: Handle, changed: str, now: float) -> bool:
     """Check the whole file, unless its last holder stopped cleanly and the last check is less than a day old.
 
     A disk can damage a file that nobody writes to, and a row that is not found is a file that is sent again. Returns
@@ -64,25 +58,24 @@ def expect_whole(conn: sqlite3.Connection, changed: str, now: float) -> bool:
 
     Raises sqlite3.DatabaseError for damage, which `is_damage` recognizes, and any sqlite3.Error for other trouble.
     """
-    tables = [row[0] for row in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    tables = conn.table_names()
     if "facts" not in tables:
         return True
+    facts = conn.table("facts")
     # A check's time in the future was set by a clock that has been set back since: its age is unknown.
-    spared = (
-        "SELECT EXISTS (SELECT 1 FROM facts WHERE name = ? AND value = ?)"
-        " AND EXISTS (SELECT 1 FROM facts WHERE name = ? AND CAST(value AS REAL) BETWEEN ? AND ?)"
-    )
-    if conn.execute(spared, (CLEAN_STOP, changed, FOUND_WHOLE, now - _EVERY, now)).fetchone()[0]:
+    recent = "name = ? AND CAST(value AS REAL) BETWEEN ? AND ?"
+    is_recent = facts.count_where(recent, (FOUND_WHOLE, now - _EVERY, now)) > 0
+    if is_recent and facts.count_where("name = ? AND value = ?", (CLEAN_STOP, changed)):
         return False
     size = _number(conn, "PRAGMA page_count") * _number(conn, "PRAGMA page_size")
-    met = conn.execute("SELECT 1 FROM facts WHERE name = ?", (DAMAGE_SEEN,)).fetchone() is not None
+    met = facts.count_where("name = ?", (DAMAGE_SEEN,)) > 0
     check = "integrity_check" if met or size <= THOROUGH_AT_MOST else "quick_check"
     verdict = str(conn.execute(f"PRAGMA {check}(1)").fetchone()[0])
     if verdict != "ok":
         raise sqlite3.DatabaseError(f"malformed: {' '.join(verdict.removeprefix('*** in database main ***').split())}")
     for table in tables if met else ():
         # SQLite's own checks do not detect invalid text, but reading a row does.
-        for _ in conn.execute(f'SELECT * FROM "{table}"'):
+        for _ in conn.table(table).rows:
             pass
     return True
 
@@ -145,7 +138,7 @@ def set_aside(path: Path, found: str) -> LedgerDamaged:
     return LedgerDamaged(f"the ledger {path} was damaged ({found}) and is set aside as {aside}", hint=REBUILD)
 
 
-def _number(conn: sqlite3.Connection, question: str) -> int:
+def _number(conn: Handle, question: str) -> int:
     return int(conn.execute(question).fetchone()[0])
 
 
@@ -154,7 +147,7 @@ def code_of(error: BaseException | None) -> int:
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
-def expect_current(path: Path, conn: sqlite3.Connection, *, is_held: bool) -> None:
+def expect_current(path: Path, conn: Handle, *, is_held: bool) -> None:
     """Check that this release can read a ledger; raise LedgerNewer, LedgerError for an older one, or sqlite3.Error.
 
     `is_held`: a process sends for the ledger. It is of the older release, too, and must end before a start of this
@@ -169,9 +162,9 @@ def expect_current(path: Path, conn: sqlite3.Connection, *, is_held: bool) -> No
         )
 
 
-def migrate(path: Path, conn: sqlite3.Connection) -> None:
+def migrate(path: Path, conn: Handle) -> None:
     """Create or migrate the tables; raise LedgerNewer, LedgerDamaged for a file that is no ledger, or sqlite3.Error."""
-    tables = {row[0] for row in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    tables = conn.table_names()
     unlisted = bool(tables) and "_sqlite_migrations" not in tables
     application_id = _number(conn, "PRAGMA application_id")
     if unlisted and application_id == APPLICATION_ID:
@@ -180,17 +173,12 @@ def migrate(path: Path, conn: sqlite3.Connection) -> None:
         raise LedgerDamaged(f"{path} is no ledger but another SQLite file", hint="is the path right?")
     if tables and _applied(path, conn) == MIGRATIONS:
         return
-    import sqlite_utils  # noqa: PLC0415 - see above
-
-    from assetsync.ledger.file import schema  # noqa: PLC0415 - see above
-
-    schema.migrations.apply(sqlite_utils.Database(conn, execute_plugins=False))
+    schema.migrations.apply(sqlite_utils.Database(conn.conn, recursive_triggers=False, execute_plugins=False))
 
 
-def _applied(path: Path, conn: sqlite3.Connection) -> set[str]:
+def _applied(path: Path, conn: Handle) -> set[str]:
     """Return the migrations that were applied to a ledger; raise LedgerNewer for one that this release lacks."""
-    rows = conn.execute("SELECT name FROM _sqlite_migrations WHERE migration_set = 'assetsync'")
-    applied = {row[0] for row in rows}
+    applied = {each.name for each in schema.migrations.applied(conn)}
     if unknown := applied - MIGRATIONS:
         raise LedgerNewer(
             f"the ledger {path} was written by a newer release ({', '.join(sorted(unknown))})",

@@ -3,7 +3,7 @@
 What the cache is for, and which folders are in it, is left to `ledger.folder_cache`.
 """
 
-import sqlite3
+from assetsync.ledger.file.handle import Handle
 
 _MOST_NOTED = 50_000
 _COLUMNS = ("path", "wanted", "size", "mtime_ns", "ctime_ns", "inode", "destfolderid")
@@ -34,16 +34,16 @@ class Invalidation:
         self._pending: set[bytes] = set()
         self._noted: set[bytes] | None = None
 
-    def install(self, conn: sqlite3.Connection) -> None:
+    def install(self, conn: Handle) -> None:
         """Install the triggers on the writing connection."""
-        conn.create_function("invalidate", 1, self._invalidate)
+        conn.register_function(self._invalidate, name="invalidate")
         for trigger in _TRIGGERS:
             conn.execute(trigger)
 
-    def settle(self, conn: sqlite3.Connection) -> None:
+    def settle(self, conn: Handle) -> None:
         """Remove the folders of changed rows from the cache; runs as the last statement of a transaction."""
         if self._pending:
-            conn.executemany("DELETE FROM folder_cache WHERE folder = ?", [(folder,) for folder in self._pending])
+            conn.execute_each("DELETE FROM folder_cache WHERE folder = ?", [(folder,) for folder in self._pending])
             self._pending.clear()
 
     def note(self) -> None:

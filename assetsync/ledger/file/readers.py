@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from assetsync.ledger.file.handle import Handle
+
 MOST = 4
 """Connections; queries are short, and only a few threads run at the same time."""
 
@@ -23,13 +25,13 @@ _INTERRUPT_EVERY = 0.1
 class Readers:
     """At most `MOST` connections for any number of threads; a thread waits while all of them are lent."""
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+    def __init__(self, connect: Callable[[], Handle]) -> None:
         """Open no connection yet; `connect` opens each when it is needed first."""
         self._connect = connect
         self._slots = threading.Semaphore(MOST)
-        self._opened: list[sqlite3.Connection] = []
+        self._opened: list[Handle] = []
         # The connection that was used last is used first: its cache holds the ledger's pages.
-        self._free: list[sqlite3.Connection] = []
+        self._free: list[Handle] = []
         self._is_closed = False
 
     def open_all(self) -> None:
@@ -41,7 +43,7 @@ class Readers:
             conn.execute("PRAGMA schema_version").fetchall()
 
     @contextmanager
-    def lend(self) -> Iterator[sqlite3.Connection]:
+    def lend(self) -> Iterator[Handle]:
         """Lend a connection for the block, which must leave no statement unfinished and lend no second connection.
 
         Raise sqlite3.ProgrammingError after `close`, and what opening a connection raises.
@@ -66,14 +68,14 @@ class Readers:
         while ended < MOST and time.monotonic() < until:
             # A query that was about to begin is not interrupted the first time.
             for conn in opened:
-                conn.interrupt()
+                conn.conn.interrupt()
             ended += self._slots.acquire(timeout=_INTERRUPT_EVERY)
         while self._free:
             self._free.pop().close()
         for _ in range(ended):
             self._slots.release()
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self) -> Handle:
         conn = self._connect()
         self._opened.append(conn)
         return conn

@@ -1,6 +1,5 @@
 """Retry files that are blocked or in doubt, send files again, or look up doubts at once."""
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from assetsync.core.states import Event, allowed
 from assetsync.errors import UsageError
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import MISSING, FileRow
-from assetsync.ledger.runs import PROXY_LIMIT
+from assetsync.ledger.runs import ProxyLimit
 from assetsync.model import Service, State, Wanted
 from assetsync.sync.requests.request import Argument, OperatorRequest, current_row, hex_of, likeliest_row, paths_of
 from assetsync.text import quoted
@@ -261,9 +260,9 @@ def _tried(ledger: Ledger, row: FileRow, now: float) -> str:
         return f"{'still blocked' if row.state is State.BLOCKED else 'not sent'}: `assetsync upload` sends it"
     reason = row.reason or ""
     kept = _kept(ledger, row)
-    limit = ledger.runs.proxy_limit() if reason == TOO_LARGE_FOR_PROXY else None
+    limit = ledger.runs.recorded(ProxyLimit) if reason == TOO_LARGE_FOR_PROXY else None
     if limit is not None and limit.refused is not None:
-        ledger.set_fact(PROXY_LIMIT, json.dumps(limit._replace(refused=None)._asdict()))
+        ledger.runs.record(ProxyLimit, limit._replace(refused=None))
     state = ledger.decisions.retry(row, now) if kept is None else ledger.decisions.let_go(row, kept, now)
     if reason == MISSING and state is State.STORED:
         return "missing, to be looked for again"

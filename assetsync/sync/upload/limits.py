@@ -6,7 +6,6 @@ accepted uploads are counted. An upload that is answered and fails slows down it
 Pausing all uploads is left to `circuit_breaker`, the `upload.window` to `config.values.Window`.
 """
 
-import json
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
@@ -21,7 +20,7 @@ from assetsync.core.outcome import TOO_LARGE_FOR_PROXY
 from assetsync.errors import LedgerError
 from assetsync.ledger.doubts import Doubts
 from assetsync.ledger.ledger import Ledger
-from assetsync.ledger.runs import DAY, PROXY_LIMIT, ProxyLimit
+from assetsync.ledger.runs import DAY, ProxyLimit
 from assetsync.model import Clock
 
 _BURST_SECONDS = 1.0
@@ -91,7 +90,7 @@ class SizeLimit:
 
     def reload(self) -> None:
         """Read the record again, after a person's request."""
-        self._limit = self._ledger.runs.proxy_limit()
+        self._limit = self._ledger.runs.recorded(ProxyLimit)
 
     @property
     def certain(self) -> int | None:
@@ -139,7 +138,7 @@ class SizeLimit:
 
     def _note(self, limit: ProxyLimit) -> None:
         self._limit = limit
-        self._ledger.submit_fact(PROXY_LIMIT, json.dumps(limit._asdict()))
+        self._ledger.runs.submit(ProxyLimit, limit)
 
 
 class AcceptedUploads:

@@ -515,7 +515,7 @@ class TestExplain:
         site.run("reconcile", "--wait", "0s")
         with Holder(site) as holder:
             site.run("doubt retry")
-            holder.ledger.runs.note_pause(Pause(holder.ledger.start_no, 0.0, "no_answer", "it hangs"))
+            holder.ledger.runs.record(Pause, Pause(holder.ledger.start_no, 0.0, "no_answer", "it hangs"))
             shown = site.run("explain", "photos/a.jpg").out
             (version,) = site.run("explain", "--json", "photos/a.jpg").only["versions"]
         assert "next try: once the service answers as it should: it hangs\n" in shown

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from assetsync.core.states import Event
 from assetsync.errors import IllegalTransition, LedgerBusy, LedgerDamaged, LedgerError, LedgerMissing, LedgerNewer
 from assetsync.ledger.file.database import Database, is_held, open_beside, open_database
+from assetsync.ledger.file.handle import Handle
 from assetsync.ledger.file.integrity import FOUND_WHOLE, MIGRATIONS
 from assetsync.ledger.ledger import open_ledger, read_ledger
 from assetsync.ledger.rows import apply
@@ -74,11 +75,11 @@ def test_writes_are_durable_on_return(store: Database):
 def test_concurrent_writes_share_a_commit(store: Database):
     """Eighteen threads wait while another thread's transaction is open; one commit takes all of their writes."""
     commits: list[str] = []
-    store._writer.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
+    store._writer.conn.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
     held = threading.Event()
     let_go = threading.Event()
 
-    def first(conn: sqlite3.Connection) -> None:
+    def first(conn: Handle) -> None:
         held.set()
         let_go.wait(10)
 
@@ -104,7 +105,7 @@ def test_failed_write_undoes_only_itself(store: Database, failure: Exception):
     chance = random.Random(3)
 
     def work(number: int) -> None:
-        def piece(conn: sqlite3.Connection) -> None:
+        def piece(conn: Handle) -> None:
             conn.execute("INSERT INTO facts (name) VALUES (?)", (str(number),))
             if number % 3 == 0:
                 raise failure
@@ -118,14 +119,14 @@ def test_failed_write_undoes_only_itself(store: Database, failure: Exception):
 
 
 def test_write_beside_failed_one_is_done_once(store: Database):
-    def first(conn: sqlite3.Connection) -> int | None:
+    def first(conn: Handle) -> int | None:
         return conn.execute("INSERT INTO hours (hour, uploads, bytes) VALUES (NULL, 1, 1)").lastrowid
 
-    def broken(conn: sqlite3.Connection) -> None:
+    def broken(conn: Handle) -> None:
         conn.execute("INSERT INTO hours (hour, uploads, bytes) VALUES (NULL, 2, 2)")
         raise ValueError("mine")
 
-    def last(conn: sqlite3.Connection) -> int:
+    def last(conn: Handle) -> int:
         return conn.execute("UPDATE hours SET uploads = uploads + 10").rowcount
 
     handed_in = [store.submit(first), store.submit(broken), store.submit(last)]
@@ -215,7 +216,7 @@ def test_ledger_recovers_from_a_full_disk(tmp_path: Path):
     store._writer.execute(f"PRAGMA max_page_count = {pages + 1}")
     with pytest.raises(LedgerError, match="full"):
         store.write(
-            lambda conn: conn.executemany(
+            lambda conn: conn.execute_each(
                 "INSERT INTO facts (name, value) VALUES (?, ?)", [(f"x{n}", "v" * 500) for n in range(200)]
             )
         )
@@ -227,7 +228,7 @@ def test_ledger_recovers_from_a_full_disk(tmp_path: Path):
 
 
 def test_commit_failure_reaches_all_threads(store: Database):
-    def broken(conn: sqlite3.Connection) -> None:
+    def broken(conn: Handle) -> None:
         conn.execute("INSERT INTO facts (name) VALUES ('shared')")
         raise sqlite3.OperationalError("disk I/O error")
 

@@ -15,6 +15,7 @@ import pytest
 from assetsync.errors import LedgerDamaged, LedgerError
 from assetsync.ledger.file import integrity, ledger_files
 from assetsync.ledger.file.database import is_held, open_database
+from assetsync.ledger.file.handle import Handle
 from assetsync.ledger.ledger import open_ledger, read_ledger
 
 PAGE = 4096
@@ -247,9 +248,9 @@ def test_reader_leaves_damaged_ledger(killed):
 def test_large_ledger_is_checked_faster(killed, monkeypatch):
     monkeypatch.setattr(integrity, "THOROUGH_AT_MOST", PAGE)
     seen: list[str] = []
-    with closing(sqlite3.connect(killed)) as conn:
-        conn.set_trace_callback(seen.append)
-        integrity.expect_whole(conn, "", time.time())
+    with closing(Handle(f"file:{killed}?mode=rw")) as handle:
+        handle.conn.set_trace_callback(seen.append)
+        integrity.expect_whole(handle, "", time.time())
     assert "PRAGMA quick_check(1)" in seen
 
 

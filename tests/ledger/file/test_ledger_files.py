@@ -16,7 +16,7 @@ def test_log_filling_disk_is_checkpointed(book):
     log = book.ledger.store.path.with_name(book.ledger.store.path.name + "-wal")
     size = log.stat().st_size
 
-    def full(_conn: sqlite3.Connection) -> None:
+    def full(_conn: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
     with pytest.raises(LedgerError, match="disk is full"):

@@ -21,7 +21,7 @@ def log_of(path: Path) -> Path:
 
 def test_failed_opening_leaves_nothing_open(book, monkeypatch):
     """The error keeps its traceback, and that all that the failed call knew: a connection must be closed by then."""
-    monkeypatch.setattr("assetsync.ledger.file.database._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("assetsync.ledger.file.handle.BUSY_SECONDS", 0.05)
     book.ledger.close()
     code = (
         "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], isolation_level=None);"

@@ -324,10 +324,6 @@ def test_adopted_differences_are_found_by_index(book, ask):
     assert plans[0].startswith("SEARCH files USING INDEX files_adopted_differs (wanted=?")
 
 
-def test_migrations_are_known_unloaded():
-    assert known_migrations() == integrity.MIGRATIONS
-
-
 def test_drift_before_settlings_is_reread(old: Path):
     with closing(sqlite3.connect(old)) as conn, conn:
         conn.execute("UPDATE files SET drift = CASE WHEN id % 2 THEN 'its metadata changed' END")

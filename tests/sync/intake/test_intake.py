@@ -559,11 +559,11 @@ def test_a_dry_run_counts_and_writes_nothing(world):
     (world.root / "gone").unlink()
     world.write("new", b"12345")
     world.write("new.yaml", b"description: x\n")
-    changes = world.ledger.store._writer.total_changes
+    changes = world.ledger.store._writer.conn.total_changes
     result = world.site.rescan.dry_run()
     assert (result.scanned, result.unchanged, result.to_send, result.bytes_to_send) == (2, 1, 1, 5)
     assert [missing.path for missing in result.missing] == [b"gone"]
-    assert world.ledger.store._writer.total_changes == changes
+    assert world.ledger.store._writer.conn.total_changes == changes
     assert list(world.ledger.versions.sidecars()) == []
 
 

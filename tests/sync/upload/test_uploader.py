@@ -785,7 +785,7 @@ def test_equal_sizes_are_looked_up_by_index(world):
     steps = []
     with world.ledger.store.reader() as conn:
         # While a single thread reads, every query uses this connection.
-        conn.set_progress_handler(lambda: steps.append(1) and 0, 1)
+        conn.conn.set_progress_handler(lambda: steps.append(1) and 0, 1)
     counts = []
     for _ in range(300):
         before = len(steps)
