@@ -90,7 +90,10 @@ class Checks:
         if folder != self._simulation.variant.lies.hides:
             return False
         copied = {other for where, other in self.blind_copies if where == folder}
-        if self._simulation.retried or self._simulation.forgot:
+        # Where uploads are renamed and no MD5 is shown, nothing that appears later can be matched with a file.
+        variant = self._simulation.variant
+        is_nameless = variant.renames and not variant.gives_md5
+        if self._simulation.retried or self._simulation.forgot or is_nameless:
             copied = set()
         return copied <= {content} and self._stored[key] < self._simulation.files.most[key] + MAX_ABSENCES
 
