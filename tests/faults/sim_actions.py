@@ -156,7 +156,7 @@ class Actions:
         return self._sim.guarded(lambda: self._sim.person("without_sidecar", given), "without sidecar")
 
     def _retry(self) -> None:
-        self._sim.retried = True
+        self._sim.retried += 1
         self._sim.guarded(lambda: self._sim.person("retry", {}), "retry")
 
     def _upload_by_hand(self, path: str, equal: bool) -> bool:
@@ -204,7 +204,7 @@ class Actions:
         if not rows or rows[0].state not in (State.BLOCKED, State.IN_DOUBT, State.STORED, State.VERIFIED):
             return False
         self._sim.checks.allow(rows[0])
-        self._sim.retried = True
+        self._sim.retried += 1
         self._sim.guarded(
             lambda: self._sim.person("retry", {"paths": [path.encode().hex()], "send_again": True}), "send again"
         )

@@ -55,13 +55,13 @@ def raise_limit(simulation: "Simulation") -> None:
 def judge_refused_sizes(simulation: "Simulation") -> None:
     """I15: no upload of a refused size follows another of this size or less, but for one a day, or after a death.
 
-    A person who has files tried again permits one upload of each size at least.
+    A person who has files tried again permits one more of each size.
     """
     variant, clock = simulation.variant, simulation.clock
-    if not variant.limit_is_raised or clock.jumped or clock.set_back or simulation.retried:
+    if not variant.limit_is_raised or clock.jumped or clock.set_back:
         return
     refused = simulation.service.refused
     again = sum(size >= min(refused[:number]) for number, size in enumerate(refused) if number)
-    most = simulation.deaths + int(clock.true // _DAY)
+    most = simulation.deaths + int(clock.true // _DAY) + simulation.retried * len({*refused})
     if again > most:
         raise Violation(f"I15: {again} uploads of refused sizes are sent again, {most} at most: {refused}")

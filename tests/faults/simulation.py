@@ -141,8 +141,8 @@ class Simulation:
         self.recording = Recording(self)
         self.service.given_up = self.recording.given_up
         self.deaths = 0
-        self.retried = False
-        """Whether a person had files tried again before all was quiet."""
+        self.retried = 0
+        """How often a person had files tried again before all was quiet."""
         self.forgot = False
         """Whether the ledger was lost, put back or rolled back."""
         self.service.made = self.checks.made

@@ -152,7 +152,7 @@ KNOWN = {
     "names_are_taken_for_kept": 20261128,
     "only_whole_names_resemble": 20261125,
     "a_name_of_two_is_proof": 1089,
-    "refused_sizes_are_forgotten": 8,
+    "refused_sizes_are_forgotten": 14,
     "a_running_command_is_taken_for_ended": 7400016,
     "equal_content_is_sent_by_hand": 7400043,
     "a_look_up_is_as_new_as_it_looks": 20261133,
