@@ -332,25 +332,26 @@ def test_run_counts_look_alikes_by_a_second_scan(swapped):
     assert (report.vanished, len(swapped.posted())) == (60, 60)
 
 
-def test_daemon_counts_look_alikes_by_a_second_scan(swapped):
+def braked(swapped) -> Work:
+    """Swap the files, and let the daemon scan until the brake is pulled."""
     swap(swapped)
     work = Work(swapped.site, idle=0.0)
     work.want_scan()
     for _ in range(4):
         work.scan()
     assert swapped.site.brakes.pulled()
+    return work
+
+
+def test_daemon_counts_look_alikes_by_a_second_scan(swapped):
+    work = braked(swapped)
     assert work.send() > 0
     assert swapped.posted() == []
 
 
 def test_daemon_notices_restored_files(swapped):
     """A brake that clears by itself does so within two minutes, not at the next regular scan."""
-    swap(swapped)
-    work = Work(swapped.site, idle=0.0)
-    work.want_scan()
-    for _ in range(4):
-        work.scan()
-    assert swapped.site.brakes.pulled()
+    work = braked(swapped)
     swap(swapped, differing=0)
     for _ in range(8):
         swapped.clock.advance(15)
