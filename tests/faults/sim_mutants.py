@@ -373,7 +373,7 @@ def an_empty_list_is_believed(patch: Patch) -> None:
 
 def an_empty_folder_proves_absence(patch: Patch) -> None:
     """Send each file again that a folder does not show, although it has never shown anything of ours."""
-    patch.setattr(FolderListing, "_may_go_again", lambda _self, _row: True)
+    patch.setattr(FolderListing, "_may_go_again", lambda _self, _row, _absent: True)
 
 
 def what_was_asked_is_sent_unseen(patch: Patch) -> None:

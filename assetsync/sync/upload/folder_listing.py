@@ -217,9 +217,10 @@ class FolderListing:
         if listed is None:
             return Listing()
         if listed.is_empty:
-            listed = self._after_first(row, listed)
-        if listed.is_empty and not self._may_go_again(row):
-            return Listing(unsure=_UNSEEN)
+            absent = self._ledger.folder_listings.absent(row)
+            listed = self._after_first(row, listed, absent)
+            if listed.is_empty and not self._may_go_again(row, absent):
+                return Listing(unsure=_UNSEEN)
         unsure = None
         try:
             if listed.incomplete and self._clock.steady() >= listed.again_at:
@@ -242,7 +243,7 @@ class FolderListing:
         since = None if assetid is None else self._ledger.folder_listings.sighted_since(assetid)
         return Listing(assetid, since, unsure=unsure)
 
-    def _after_first(self, row: FileRow, listed: _Listed) -> _Listed:
+    def _after_first(self, row: FileRow, listed: _Listed, absent: list[tuple[int, float]]) -> _Listed:
         """Return the listing for a file that may be sent although it was empty: a newer one if a file was accepted.
 
         Raise Unlisted if a worker has the first file, and the errors of `ensure`: a folder on which the key's user has
@@ -251,7 +252,7 @@ class FolderListing:
         first = listed.first
         if first not in (None, row.id) and self._is_leased(first):
             raise Unlisted(held=False)
-        if not self._may_show_more(row, listed):
+        if not self._may_show_more(row, listed, absent):
             with self._lock:
                 if listed.first != first:
                     raise Unlisted(held=False)
@@ -263,25 +264,23 @@ class FolderListing:
         self.ensure(row.destfolderid)
         return self._listed[row.destfolderid]
 
-    def _may_show_more(self, row: FileRow, listed: _Listed) -> bool:
+    def _may_show_more(self, row: FileRow, listed: _Listed, absent: list[tuple[int, float]]) -> bool:
         """Return whether a listing that was empty may show something now: an asset of ours, or of the file."""
-        folder, listings = row.destfolderid, self._ledger.folder_listings
-        if listings.accepted(folder) is not None or self._has_shown(folder):
+        folder = row.destfolderid
+        if self._ledger.folder_listings.accepted(folder) is not None or self._has_shown(folder):
             return True
-        absent = listings.absent(row)
         return bool(absent) and (self._clock.steady() - listed.at >= _LIST_AGAIN or absent[0][0] > listed.newest)
 
     def _has_shown(self, folder: str) -> bool:
         """Return whether the folder has shown an asset of ours that is still expected there."""
         return bool(self._ledger.control_samples.read_back_last(folder, 1))
 
-    def _may_go_again(self, row: FileRow) -> bool:
+    def _may_go_again(self, row: FileRow, absent: list[tuple[int, float]]) -> bool:
         """Return whether a file that an empty folder did not show may be sent there again.
 
         Where the key's user has no right, such a file may have been stored. Of a folder one file goes again, later each
         time: a lone file that was lost would never arrive otherwise. The others wait until the folder shows something.
         """
-        absent = self._ledger.folder_listings.absent(row)
         if not absent:
             return True
         # The clock may have been set back since.
