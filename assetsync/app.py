@@ -52,7 +52,6 @@ from assetsync.sync.upload.results import ResultRecorder
 from assetsync.sync.upload.uploader import Uploader
 from assetsync.sync.upload.worker import UploadContext
 from assetsync.sync.upload_address import UploadAddressCheck
-from assetsync.tree.filesystem import network_mounts
 
 log = structlog.get_logger(__name__)
 
@@ -318,7 +317,7 @@ def build(
         size_limit=size_limit,
         upload_queue=upload_queue,
         uploads=uploads,
-        uploader=Uploader(uploads, workers=workers, may_hang=lambda: bool(network_mounts(bytes(config.root)))),
+        uploader=Uploader(uploads, workers=workers),
         health_check=health_check,
         resolver=Resolver(
             context,

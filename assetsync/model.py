@@ -314,16 +314,6 @@ class SearchRequest:
     patience: float | None = None
 
 
-class UploadConnection(Protocol):
-    """A way to post small files one after the other, for one coroutine."""
-
-    async def post(self, request: UploadRequest, body: Body) -> Sent:
-        """Post a file whose body is in memory; no failure of the network or the service raises."""
-
-    def close(self) -> None:
-        """Close the connection that may be open between two posts."""
-
-
 @dataclass(frozen=True, slots=True)
 class AddressProbe:
     """What a form without a file showed of an address for uploads.
@@ -361,11 +351,8 @@ class Service(Searches, Protocol):
     def upload(self, request: UploadRequest, body: Body) -> Sent:
         """Post a file; no failure of the network or the service raises."""
 
-    def connection(self) -> UploadConnection | None:
-        """Return a connection for a coroutine of the running event loop; it is opened by its first post.
-
-        Return None if files can only be sent by `upload`, as through a proxy.
-        """
+    def close_kept(self) -> None:
+        """Close the connections that wait for a further upload; no upload may be in flight."""
 
     def probe_uploads(self) -> AddressProbe:
         """Post a form without a file to the address for uploads; no failure of the network or the service raises.

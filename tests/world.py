@@ -3,7 +3,6 @@
 The service stores, forgets, cuts and refuses as a script says; what its answers mean is read by `core.outcome`.
 """
 
-import asyncio
 import hashlib
 import json
 import math
@@ -114,23 +113,6 @@ class Stored:
         return md5(self.content)
 
 
-class FakeConnection:
-    """`model.UploadConnection` of the service in memory; an answer comes once the service `has_answered`."""
-
-    def __init__(self, service: "FakeService") -> None:
-        self._service = service
-
-    async def post(self, request: UploadRequest, body: Body) -> Sent:
-        sent = self._service.upload(request, body)
-        await asyncio.sleep(0)
-        while not self._service.has_answered(request):  # noqa: ASYNC110 - it may be set from any thread
-            await asyncio.sleep(0.001)
-        return sent
-
-    def close(self) -> None:
-        return
-
-
 class FakeService:
     """`model.Service` in memory. `script` holds what happens to the next uploads, after that all are accepted.
 
@@ -189,7 +171,7 @@ class FakeService:
         self.receiving: Callable[[UploadRequest], None] = lambda _request: None
         self.stores_cuts = False
         self.during_search: Callable[[SearchRequest], None] = lambda _request: None
-        # Whether an answer has come to an upload of the event loop.
+        # Whether an answer has come to an upload.
         self.has_answered: Callable[[UploadRequest], bool] = lambda _request: True
         # Which searches are refused, as to a user who is no administrator, and the folders without a right.
         self.refuses: Callable[[SearchRequest], bool] = lambda _request: False
@@ -219,7 +201,10 @@ class FakeService:
             self.in_flight += 1
             self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
-            return self._upload(request, body, what)
+            sent = self._upload(request, body, what)
+            while not self.has_answered(request):
+                time.sleep(0.001)
+            return sent
         finally:
             with self._lock:
                 self.in_flight -= 1
@@ -228,8 +213,8 @@ class FakeService:
         self.probes += 1
         return self.probed
 
-    def connection(self) -> FakeConnection:
-        return FakeConnection(self)
+    def close_kept(self) -> None:
+        return
 
     def _upload(self, request: UploadRequest, body: Body, what: str | tuple[str, object] | Reply) -> Sent:
         left = SentExtent.NOTHING

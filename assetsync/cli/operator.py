@@ -26,7 +26,6 @@ from assetsync.model import (
     SearchRequest,
     Sent,
     Service,
-    UploadConnection,
     UploadRequest,
 )
 from assetsync.parts import make_service
@@ -73,9 +72,9 @@ class LazyService:
         """Send one file and return the result."""
         return self._made().upload(request, body)
 
-    def connection(self) -> UploadConnection | None:
-        """Return a connection for uploads."""
-        return self._made().connection()
+    def close_kept(self) -> None:
+        """Close the connections that wait for a further upload."""
+        self._made().close_kept()
 
     def probe_uploads(self) -> AddressProbe:
         """Probe the address for uploads."""

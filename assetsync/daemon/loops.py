@@ -22,7 +22,6 @@ from assetsync.model import (
     SearchRequest,
     Sent,
     Service,
-    UploadConnection,
     UploadRequest,
 )
 from assetsync.tree.body import TappedBody
@@ -184,9 +183,9 @@ class HeartbeatService:
         self._alive()
         return self._service.upload(request, TappedBody(body, lambda _length: self._alive()))
 
-    def connection(self) -> UploadConnection | None:
-        """Return a connection for the event loop, whose own heartbeat does not depend on a post."""
-        return self._service.connection()
+    def close_kept(self) -> None:
+        """Close the connections that wait for a further upload."""
+        self._service.close_kept()
 
     def probe_uploads(self) -> AddressProbe:
         """Probe the address for uploads; the call is a heartbeat."""

@@ -25,7 +25,7 @@ from assetsync.service.records import FolderIds, RecordStream
 from assetsync.service.redaction import Redaction
 from assetsync.service.search import SEARCH_PATH, Call, Wire, search_call
 from assetsync.service.transport import HEADERS, ServiceSettings, Transport, address, retry_after_seconds
-from assetsync.service.uploads import HttpConnection, Uploads
+from assetsync.service.uploads import Uploads
 
 __all__ = ["HttpService", "RawAnswer", "ServiceSettings", "Wire"]
 
@@ -84,7 +84,6 @@ class HttpService:
         """Close every connection; open requests of other threads end as unanswered, and new requests fail."""
         self.end_searches()
         self._for_uploads.close()
-        self._uploads.close()
 
     def end_searches(self) -> None:
         """Close every connection but those of uploads; open searches and calls of the index end as unanswered."""
@@ -97,16 +96,16 @@ class HttpService:
         """
         return self._uploads.post(request, body)
 
-    def connection(self) -> HttpConnection | None:
-        """Return a connection for a coroutine of the running event loop, for small files; None through a proxy."""
-        return None if self._uploads.by_proxy else self._uploads.connection()
+    def close_kept(self) -> None:
+        """Close the connections that wait for a further upload; no upload may be in flight."""
+        self._for_uploads.close_kept()
 
     def probe_uploads(self, url: str | None = None) -> AddressProbe:
         """Post a form without a file to the address for uploads, or to another one.
 
         Never raises for anything that the network or the service does.
         """
-        return self._uploads.probe(self._uploads.url if url is None else httpx.URL(url))
+        return self._uploads.probe(self._uploads.url if url is None else httpx.URL(url), self._transport)
 
     @contextmanager
     def search(self, request: SearchRequest, wire: Wire = "row") -> Iterator[RecordStream]:

@@ -25,7 +25,6 @@ from assetsync.model import (
     SearchRequest,
     Sent,
     Service,
-    UploadConnection,
     UploadRequest,
 )
 from assetsync.sync.brakes import BrakeControl
@@ -103,9 +102,9 @@ class ServiceIdentity:
         """Send one file; `make_sure` was called when the file was prepared."""
         return self._service.upload(request, body)
 
-    def connection(self) -> UploadConnection | None:
-        """Return a connection for uploads; `make_sure` was called when the file was prepared."""
-        return self._service.connection()
+    def close_kept(self) -> None:
+        """Close the connections that wait for a further upload."""
+        self._service.close_kept()
 
     def probe_uploads(self) -> AddressProbe:
         """Probe the address for uploads."""

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import socket
 import ssl
 import struct
@@ -123,6 +124,8 @@ class Front:
                 return
             data += piece
         head, _, rest = data.partition(b"\r\n\r\n")
+        # A proxy is asked with whole addresses, a service with paths.
+        head = re.sub(rb" http://[^/ ]+", b" ", head, count=1)
         exchange = Exchange(conn, head, rest, self._backend)
         upload = b"index.cfm" in head.split(b"\r\n", 1)[0]
         if upload and b"multipart/form-data" not in head:

@@ -13,8 +13,8 @@ from assetsync.ledger.attempts import AttemptResults
 from assetsync.ledger.doubts import Doubts
 from assetsync.ledger.file import schema
 from assetsync.ledger.queue import Queue
+from assetsync.service.client import HttpService
 from assetsync.service.multipart import Sending
-from assetsync.service.uploads import Upload
 from assetsync.sync.upload.results import ResultRecorder
 from assetsync.sync.upload.worker import Worker
 
@@ -104,7 +104,7 @@ POINTS: dict[str, Callable[[Killer], None]] = {
     "after_the_intent": before(Worker, "_post"),
     "in_the_body": in_the_body,
     "after_the_last_byte": after_the_last_byte,
-    "after_the_answer": after(Upload, "answered"),
+    "after_the_answer": after(HttpService, "upload"),
     "before_the_result": before(AttemptResults, "submit_accepted"),
     "before_the_result_commits": after(AttemptResults, "submit_accepted"),
     "after_the_result": before(ResultRecorder, "_report_accepted"),

@@ -240,8 +240,8 @@ class Simulation:
         site.uploads.results.patience = 30.0 if self.variant.one_shot else float("inf")
         prepare = site.preparer.prepare
 
-        def prepare_and_stand(row):
-            ready = prepare(row)
+        def prepare_and_stand(row, *said):
+            ready = prepare(row, *said)
             if ready is not None:
                 self.prepared[row.id] = row.path.decode()
                 try:

@@ -4,6 +4,7 @@ What each fault means for one call is in tests/service/test_client.py. Here ever
 then every file is stored once, verified, and every asset that is no file's is listed.
 """
 
+import json
 import os
 import random
 import shutil
@@ -12,9 +13,14 @@ import subprocess
 import time
 from pathlib import Path
 
+import httpcore
 import pytest
 
+from assetsync.cli.entry import run
 from assetsync.model import State
+from assetsync.service.transport import Transport
+
+from .conftest import FOLDER
 
 BIG = 300_000
 LARGE = 12_000_000
@@ -662,6 +668,40 @@ def test_configured_authority_is_trusted(place, make_front, tmp_path):
     front.uploads.append(closed_after)
     assert place.reconcile().in_sync
     expect_sound(place, names=("a.bin",))
+
+
+@pytest.mark.parametrize("by", ["plain", "rate", "proxy", "tls"])
+def test_every_upload_passes_httpx(place, make_front, tmp_path, monkeypatch, by):
+    """Small and large files, in a run and by hand: no request arrives that httpx did not carry."""
+    if by == "tls":
+        key, made = certificate(tmp_path)
+        front = make_front(place, tls=server_side(key, made), ca_file=str(made))
+    else:
+        front = make_front(place)
+    if by == "proxy":
+        place.point(place.sandbox.address, proxy=f"http://127.0.0.1:{front.port}")
+    if by == "rate":
+        said = json.loads(place.config.read_text())
+        said["upload"]["rate"] = "100MB/s"
+        place.config.write_text(json.dumps(said))
+    carried = []
+    for name, real in (("httpx", Transport.handle_request), ("httpcore", httpcore.ConnectionPool.handle_request)):
+
+        def handle(self, request, name=name, real=real):
+            headers = request.headers.raw if name == "httpx" else request.headers
+            if any(b"multipart/form-data" in value for _, value in headers):
+                carried.append(name)
+            return real(self, request)
+
+        monkeypatch.setattr(Transport if name == "httpx" else httpcore.ConnectionPool, "handle_request", handle)
+    place.write("a.bin", random_bytes(LARGE))
+    place.write("b.bin", b"small")
+    assert place.reconcile().in_sync
+    by_hand = tmp_path / "c.bin"
+    by_hand.write_bytes(b"by hand")
+    assert run(["upload", "--config", str(place.config), "--folder", FOLDER, str(by_hand)]) == 0
+    assert front.seen.count("upload") == 3
+    assert sorted(carried) == ["httpcore"] * 3 + ["httpx"] * 3
 
 
 @pytest.mark.parametrize(

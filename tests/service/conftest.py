@@ -1,6 +1,5 @@
 """A service made of a raw socket that does what a test scripts, bodies from memory, and the recorded answers."""
 
-import asyncio
 import hashlib
 import shutil
 import socket
@@ -15,7 +14,7 @@ from typing import NamedTuple
 import pytest
 from pydantic import SecretStr
 
-from assetsync.model import Sent, UploadConnection, UploadOptions, UploadRequest
+from assetsync.model import UploadOptions, UploadRequest
 from assetsync.service.client import HttpService, ServiceSettings
 
 WIRE = Path(__file__).parent.parent / "wire"
@@ -221,55 +220,3 @@ def wire_tools():
         http = staticmethod(http)
 
     return Tools
-
-
-class EventLoop:
-    """An event loop in a thread of its own, in debug mode, with one connection for each client."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._loop.set_debug(True)
-        self._thread = threading.Thread(target=self._loop.run_forever)
-        self._thread.start()
-        self._connections: dict[HttpService, UploadConnection | None] = {}
-
-    def post(self, client: HttpService, request: UploadRequest, body: MemoryBody) -> Sent:
-        """Post one file over the connection that the client has in this loop."""
-        return asyncio.run_coroutine_threadsafe(self._post(client, request, body), self._loop).result(30)
-
-    async def _post(self, client: HttpService, request: UploadRequest, body: MemoryBody) -> Sent:
-        if client not in self._connections:
-            self._connections[client] = client.connection()
-        connection = self._connections[client]
-        if connection is None:
-            return await asyncio.to_thread(client._uploads.post, request, body)
-        return await connection.post(request, body)
-
-    def close(self) -> None:
-        for connection in filter(None, self._connections.values()):
-            self._loop.call_soon_threadsafe(connection.close)
-        # The socket is closed in the turn of the loop after that.
-        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop).result(30)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
-
-
-@pytest.fixture
-def event_loop_thread() -> Iterator[EventLoop]:
-    loop = EventLoop()
-    yield loop
-    loop.close()
-
-
-@pytest.fixture(params=["thread", "event_loop"])
-def way(request, monkeypatch) -> str:
-    """Let each upload of a client go by httpx in the calling thread, or over a connection of an event loop."""
-    if request.param == "event_loop":
-        loop = request.getfixturevalue("event_loop_thread")
-
-        def upload(self: HttpService, what: UploadRequest, body: MemoryBody) -> Sent:
-            return loop.post(self, what, body)
-
-        monkeypatch.setattr(HttpService, "upload", upload)
-    return request.param

@@ -27,8 +27,6 @@ from assetsync.service.client import HttpService, ServiceSettings
 from assetsync.sync.folder_backoff import code_and_wait
 from tests.scarcity import no_descriptors
 
-pytestmark = pytest.mark.usefixtures("way")
-
 BIG = bytes(range(256)) * 65536  # 16 MiB: more than the sockets between hold
 LATIN = "application/json;charset=ISO-8859-1"
 ROWS = b'{"COLUMNS":["id","size"],"DATA":[["A1",5],["A2",6]]}'

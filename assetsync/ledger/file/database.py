@@ -110,16 +110,6 @@ class Database:
         assert self._commits is not None, "a ledger that was opened for reading is not written"
         return self._commits.submit(work)
 
-    def commit(self) -> None:
-        """Commit what was submitted; return once all of it is on the disk or has failed; see each Pending."""
-        assert self._commits is not None, "a ledger that was opened for reading is not written"
-        self._commits.commit()
-
-    def write_queued(self) -> Callable[[], None] | None:
-        """Write what was submitted, and return the call that commits it; see `Commits.write_queued`."""
-        assert self._commits is not None, "a ledger that was opened for reading is not written"
-        return self._commits.write_queued()
-
     def in_one_commit(self) -> AbstractContextManager[object]:
         """Let everything that is submitted inside the block share one transaction; nothing may wait in the block."""
         assert self._commits is not None, "a ledger that was opened for reading is not written"

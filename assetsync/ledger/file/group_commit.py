@@ -1,15 +1,14 @@
 """Group commit: pieces of work that wait at the same moment share one transaction, and so one fsync.
 
-A piece that was submitted goes into the next commit, whichever thread makes it; one thread may write the pieces, and
-another one commit them. If a piece of a batch fails, the whole batch runs again, each piece in its own savepoint, and
-only the second run counts. Opening the file and translating SQLite's errors are left to `database`.
+A piece that was submitted goes into the next commit, whichever thread makes it. If a piece of a batch fails, the whole
+batch runs again, each piece in its own savepoint, and only the second run counts. Opening the file and translating
+SQLite's errors are left to `database`.
 """
 
 import contextlib
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 from assetsync.errors import LedgerError
@@ -72,60 +71,23 @@ class Commits:
         return piece
 
     def finish(self, piece: Pending[Any]) -> None:
-        """Commit the queued work, unless another thread has committed this piece meanwhile."""
+        """Commit the queued work in one transaction, unless another thread has committed this piece meanwhile."""
         with self._commit_lock:
-            if not piece.done:
-                self._commit_written(self._write())
-
-    def commit(self) -> None:
-        """Commit the queued work; return once everything that was queued before the call is committed or has failed."""
-        with self._commit_lock:
-            self._commit_written(self._write())
-
-    def write_queued(self) -> Callable[[], None] | None:
-        """Write the queued work, and return the function that commits it; None if nothing is left to be committed.
-
-        Call that function once, in any thread: until it has returned, every other writer waits. Each Pending raises the
-        failure of its own piece.
-        """
-        self._commit_lock.acquire()
-        batch: Sequence[Pending[Any]] = ()
-        try:
-            batch = self._write()
-        finally:
-            if not batch:
-                self._commit_lock.release()
-        return partial(self._commit_and_release, batch) if batch else None
-
-    def in_one_commit(self) -> contextlib.AbstractContextManager[object]:
-        """Let everything that is submitted inside the block share one transaction; nothing may wait in the block."""
-        return self._queue_lock
-
-    def _commit_and_release(self, batch: Sequence[Pending[Any]]) -> None:
-        try:
-            self._commit_written(batch)
-        finally:
-            self._commit_lock.release()
-
-    def _write(self) -> Sequence[Pending[Any]]:
-        """Run the queued work in a transaction, which stays open; return the work, empty if all of it has failed."""
-        with self._queue_lock:
-            batch, self._queue = self._queue, []
-        if batch:
+            if piece.done:
+                return
+            with self._queue_lock:
+                batch, self._queue = self._queue, []
             with self._failing_together(batch):
                 if not self._run_together(self._conn, batch):
                     self._run_apart(self._conn, batch)
                 self._last(self._conn)
-                return batch
-        return ()
-
-    def _commit_written(self, batch: Sequence[Pending[Any]]) -> None:
-        """Commit the open transaction, if there is work in it."""
-        if batch:
-            with self._failing_together(batch):
                 self._commit(self._conn)
-            for piece in batch:
-                piece.done = True
+            for each in batch:
+                each.done = True
+
+    def in_one_commit(self) -> contextlib.AbstractContextManager[object]:
+        """Let everything that is submitted inside the block share one transaction; nothing may wait in the block."""
+        return self._queue_lock
 
     def _commit(self, conn: Handle) -> None:
         conn.execute("COMMIT")

@@ -54,16 +54,16 @@ _SLOW = 30.0
 """Seconds after which a listing that holds up uploads is reported."""
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 class Unlisted(Exception):
     """The folder is being listed, or its listing failed and it is `held`: its files wait; this is not an error."""
 
     def __init__(self, *, held: bool) -> None:
         super().__init__()
         self.held = held
-
-
-class ListingNeeded(Exception):
-    """A file needs a listing, and the thread may not wait for one: not an error, another thread prepares the file."""
 
 
 @dataclass(slots=True)
@@ -146,7 +146,7 @@ class FolderListing:
         self._slow: set[str] = set()
         # Per held folder: when `try_held` tried it last, in steady seconds.
         self._tried: dict[str, float] = {}
-        self._hurried: int | None = None
+        self._before_wait = threading.local()
 
     def closed(self, busy: Collection[str]) -> Collection[str]:
         """Return the folders that take no file now: those whose required listing is running.
@@ -164,17 +164,16 @@ class FolderListing:
         return self._known.get(destfolderid) == self._ledger.folder_listings.asks(destfolderid)
 
     @contextmanager
-    def hurried(self) -> Iterator[None]:
-        """Let no listing begin in the calling thread inside the block: a file that needs one raises ListingNeeded."""
-        self._hurried = threading.get_ident()
+    def announcing(self, before_wait: Callable[[], None]) -> Iterator[None]:
+        """Call `before_wait` in this thread before the service is asked inside the block, which may take long."""
+        self._before_wait.call = before_wait
         try:
             yield
         finally:
-            self._hurried = None
+            del self._before_wait.call
 
-    def _expect_time(self) -> None:
-        if self._hurried == threading.get_ident():
-            raise ListingNeeded
+    def _announce(self) -> None:
+        getattr(self._before_wait, "call", _nothing)()
 
     def ensure(self, destfolderid: str) -> None:
         """List the folder if it needs a listing; raises ServiceError, and Unlisted while it is not listed."""
@@ -183,7 +182,7 @@ class FolderListing:
         asks = listings.asks(destfolderid)
         if self._known.get(destfolderid) == asks:
             return
-        self._expect_time()
+        self._announce()
         if listings.needed(destfolderid) or listings.left_unprocessed(destfolderid):
             with self._alone(destfolderid, self._first), self._reported_if_slow(destfolderid):
                 if not self.is_listed(destfolderid):
@@ -201,7 +200,7 @@ class FolderListing:
         audited = self._ledger.audits.last_at(destfolderid)
         if self._after.get(destfolderid) == audited:
             return False
-        self._expect_time()
+        self._announce()
         self._ledger.folder_listings.again(destfolderid)
         self.ensure(destfolderid)
         self._after[destfolderid] = audited
@@ -224,7 +223,7 @@ class FolderListing:
         unsure = None
         try:
             if listed.incomplete and self._clock.steady() >= listed.again_at:
-                self._expect_time()
+                self._announce()
                 with self._alone(row.destfolderid, self._again):
                     self._list(row.destfolderid)
                 listed = self._listed[row.destfolderid]
@@ -259,7 +258,7 @@ class FolderListing:
                 # An earlier first file was not sent, or its answer is lost: this one shows what the listing is worth.
                 listed.first = row.id
             return listed
-        self._expect_time()
+        self._announce()
         self._known.pop(row.destfolderid, None)
         self.ensure(row.destfolderid)
         return self._listed[row.destfolderid]
@@ -296,13 +295,13 @@ class FolderListing:
         folder, listings = row.destfolderid, self._ledger.folder_listings
         # Before the first scan has ended, few files may be queued: each is searched for.
         if listed.may_be_cut and self._ledger.runs.has_scanned():
-            self._expect_time()
+            self._announce()
             with self._alone(folder, self._again):
                 self._look_for_some(folder, listed)
         if not (listed.incomplete or listed.may_be_cut):
             return None
         if row.id not in listed.searched:
-            self._expect_time()
+            self._announce()
             with self._held_if_failing(folder):
                 self._look_for(row, listed)
         if listed.searched[row.id] and (listed.incomplete is None or listings.keeps_names(folder)):
@@ -348,7 +347,7 @@ class FolderListing:
         if listed.like(names) is None:
             return None
         if self._clock.steady() - listed.at >= _LIST_AGAIN:
-            self._expect_time()
+            self._announce()
             with self._alone(destfolderid, self._again):
                 if self._clock.steady() - self._listed[destfolderid].at >= _LIST_AGAIN:
                     self._list(destfolderid)

@@ -6,6 +6,7 @@ open, so that the file which is sent is the file on which was decided.
 """
 
 import os
+from collections.abc import Callable
 from typing import NamedTuple
 
 from assetsync.core.mapping import Mappings
@@ -44,6 +45,10 @@ _WRITTEN_PATIENCE = 60.0
 
 _MOST_WRITTEN = 10_000
 _NOW = 0.05
+_SOON = 0.025
+"""Seconds of preparation after which the rest may take long, too."""
+_QUICKLY_READ = 256 * 1024
+"""Bytes up to which a file is read at once."""
 _AGAIN = 1.0
 
 
@@ -183,8 +188,8 @@ class Sources(NamedTuple):
 class Gathering:
     """The facts on one file, gathered as `decide` asks for them; `close` closes the file, if it was opened."""
 
-    def __init__(self, sources: Sources, facts: Facts, name: str) -> None:
-        """Start with no more facts; the file will be sent as `name`."""
+    def __init__(self, sources: Sources, facts: Facts, name: str, before_wait: Callable[[], None]) -> None:
+        """Start with no more facts; the file will be sent as `name`. For `before_wait` see `Preparer.prepare`."""
         self._name = name
         self._sources = sources
         self._context = sources.context
@@ -194,12 +199,17 @@ class Gathering:
         self._facts = facts
         self._file: OpenFile | None = None
         self._body: FileBody | None = None
+        self._before_wait = before_wait
+        self._began = sources.context.clock.steady()
         self._opened_at = 0.0
         self._sidecar_changes = 0
 
     def gather(self, fact: Fact) -> None:  # noqa: C901 - a case for each fact
         """Add a fact. Raise ReadStopped, and the errors of `Preparer.prepare`."""
         facts, row = self._facts, self._facts.row
+        if self._context.clock.steady() - self._began > _SOON or (fact is Fact.CONTENT and row.size > _QUICKLY_READ):
+            # The disk is slow, or has much to read.
+            self._before_wait()
         try:
             match fact:
                 case Fact.PAST_UPLOADS:

@@ -4,7 +4,7 @@ Most files leave this module as `Ready`. The rules are left to `decide`, gatheri
 result to `worker`.
 """
 
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 
 import structlog
 
@@ -55,19 +55,11 @@ class Preparer:
         sidecar_states = SidecarStates(context.tree, context.clock, sidecars, context.ledger.versions, rules.settle)
         self._sources = Sources(context, sidecars, folder_listing, self.dedupe, new_fields, sidecar_states)
 
-    def is_listed(self, destfolderid: str) -> bool:
-        """Return whether a file for the folder can probably be prepared without a listing."""
-        return self._folder_listing.is_listed(destfolderid)
-
-    def hurried(self) -> AbstractContextManager[None]:
-        """Let no preparation in this thread inside the block ask the service: it raises ListingNeeded instead."""
-        return self._folder_listing.hurried()
-
-    def prepare(self, row: FileRow) -> Ready | None:
+    def prepare(self, row: FileRow, before_wait: Callable[[], None] = lambda: None) -> Ready | None:
         """Return the file ready to be sent, or None if it waits, is blocked, or needs no upload.
 
-        Raise ServiceError if the service does not answer, OutOfResources, and Unlisted while the folder still has to be
-        listed before the first POST into it. Raise ListingNeeded only if it is `hurried`.
+        `before_wait` is called before each step that may take long. Raise ServiceError if the service does not answer,
+        OutOfResources, and Unlisted while the folder still has to be listed before the first POST into it.
         """
         name = self._name_of(row)
         if name.casefold() != row.folded_name:
@@ -76,11 +68,12 @@ class Preparer:
             return None
         facts = facts_of(row, self._mappings, self._rules, self._clock.now())
         facts.refused_size = self._size_limit.refused(row.size)
-        gathering = Gathering(self._sources, facts, name)
+        gathering = Gathering(self._sources, facts, name, before_wait)
         decision: Decision | Gather | None = None
         try:
-            while isinstance(decision := decide(facts), Gather):
-                gathering.gather(decision.fact)
+            with self._folder_listing.announcing(before_wait):
+                while isinstance(decision := decide(facts), Gather):
+                    gathering.gather(decision.fact)
             if isinstance(decision, Send):
                 return gathering.ready()
             self._act(facts, decision)

@@ -71,12 +71,6 @@ class UploadQueue:
         self._fewest: deque[int] = deque()
         self._count_at = self._count_added_at = self._count_empty_at = 0.0
 
-    @property
-    def counts_next(self) -> bool:
-        """Whether the next `take` counts the waiting files, which may take long."""
-        with self._lock:
-            return self._count_is_due(self._clock.steady())
-
     def take(self, *choices: Choice) -> FileRow | None:
         """Return a row that is not leased, and whose name is not leased for its folder.
 
@@ -132,7 +126,7 @@ class UploadQueue:
 
     def idle(self, *choices: Choice) -> bool:
         """Return whether no worker has a row and none of the choices is due."""
-        # Not under the lock, for which the event loop would wait. A row that is taken meanwhile is due or is leased.
+        # Not under the lock, for which the workers would wait. A row that is taken meanwhile is due or is leased.
         is_due = any(self._due(1, choice, None, ()) for choice in choices)
         return not is_due and not self.has_leased
 
@@ -145,7 +139,7 @@ class UploadQueue:
                 if row is not None or (began < self._empty_until and choice == self._empty_choice):
                     return row
                 leased = dict(self._leased)
-            # Without the lock: the event loop of the uploads releases rows meanwhile.
+            # Without the lock: other workers release rows meanwhile.
             due = self._due(_BATCH, choice, below, leased)
             tries += 1
             with self._lock:
@@ -288,16 +282,6 @@ class Selection:
         It may if the window is open, the circuit breaker is not, and the folder takes files in spite of its doubts.
         """
         return self._circuit_breaker.pause is None and self.may_send() and self._doubt_limit.takes(destfolderid)
-
-    @property
-    def changes(self) -> int:
-        """How often files were added or folders held since the start: what was taken before may be held by now."""
-        return self._queue.changes
-
-    @property
-    def counts_next(self) -> bool:
-        """Whether the next `take` may take long."""
-        return self._queue.counts_next
 
     def take(self) -> FileRow | Step:
         """Return a due file that no other thread has; IDLE if none is due, PAUSED if none may be taken now.

@@ -52,7 +52,7 @@ class Result(NamedTuple):
 
 
 class ResultRecorder:
-    """Recorder of all uploads. Its methods may block, except `note_answer`, `submit` and `recorded`."""
+    """Recorder of all uploads; shared by all workers."""
 
     def __init__(
         self,
@@ -78,9 +78,13 @@ class ResultRecorder:
         """How often the process lacked descriptors, memory or threads."""
         self._in_trouble_since: float | None = None
 
-    def note_answer(self) -> None:
-        """Report to the circuit breaker that the service answered; the ledger does not have the result yet."""
+    def note_answer(self, result: Result) -> None:
+        """Learn from an accepted upload what the next file needs; the ledger does not have the result yet."""
         self._circuit_breaker.post_answered()
+        kind, depends_on_kind = result.sent.outcome.filetype, result.ready.depends_on_kind
+        if self._kinds.answered(result.row.path, kind, depends_on_kind=depends_on_kind):
+            # Files that wait for the first of their ending can be taken.
+            self._selection.forget()
 
     def submit(self, result: Result) -> Pending[State]:
         """Queue the record of an accepted upload for the next commit; `recorded` follows once it is on the disk."""
@@ -218,10 +222,6 @@ class ResultRecorder:
         else:
             self._progress.uploaded(row.size)
             self._selection.accepted(row)
-            kind, depends_on_kind = result.sent.outcome.filetype, result.ready.depends_on_kind
-            if self._kinds.answered(row.path, kind, depends_on_kind=depends_on_kind):
-                # Files that were prepared ahead have fields for the old kind.
-                self._selection.forget()
             log.info("uploaded", path=printable(row.path), attempt=attempt, assetid=assetid, size=row.size)
             self._size_limit.note_accepted(row.size)
 

@@ -153,47 +153,6 @@ def test_failed_commit_never_reports_success(store: Database):
     assert names(store) == set()
 
 
-def test_another_thread_commits_what_was_written(store: Database):
-    """Until then nothing of it can be read, and no other work is committed."""
-    piece = store.submit(lambda conn: conn.execute("INSERT INTO facts (name) VALUES ('written')").rowcount)
-    commit = store.write_queued()
-    assert commit is not None
-    other = threading.Thread(target=put, args=(store, "later"))
-    other.start()
-    while not store._commits._queue:
-        pass
-    assert (piece.done, names(store)) == (False, set())
-    committing = threading.Thread(target=commit)
-    committing.start()
-    for thread in (committing, other):
-        thread.join(60)
-    assert (piece.result(), names(store)) == (1, {"written", "later"})
-
-
-def test_nothing_is_left_to_commit_without_work(store: Database):
-    assert store.write_queued() is None
-    piece = store.submit(lambda conn: conn.execute("INSERT INTO nowhere VALUES (1)"))
-    assert store.write_queued() is None
-    with pytest.raises(LedgerError, match="nowhere"):
-        piece.result()
-    put(store, "later")
-
-
-def test_failure_of_another_threads_commit_is_reported(store: Database, monkeypatch: pytest.MonkeyPatch):
-    def replaced() -> None:
-        raise LedgerError("the file was replaced")
-
-    piece = store.submit(lambda conn: conn.execute("INSERT INTO facts (name) VALUES ('lost')"))
-    commit = store.write_queued()
-    assert commit is not None
-    with monkeypatch.context() as patch:
-        patch.setattr(store._commits, "_check", replaced)
-        commit()
-    with pytest.raises(LedgerError, match="replaced"):
-        piece.result()
-    put(store, "later")
-
-
 def test_constraint_error_affects_one_write(store: Database):
     put(store, "a")
     with pytest.raises(LedgerError, match="UNIQUE"):

@@ -198,7 +198,7 @@ def test_prepared_file_waits_for_a_doubt(world):
     fill(world, "F0", 20)
     fail_in(world, "F0")
     world.site.uploader.run(lambda: True)
-    # Those of the two workers, and none that was prepared ahead.
+    # Those of the two workers.
     assert doubts(world)["F0"] <= 2
 
 
@@ -382,7 +382,6 @@ def test_unsure_sizes_go_one_at_a_time(limited):
         limited.write(f"F3/unsure{number}", b"z" * number)
     limited.scan()
     limited.service.most_in_flight = 0
-    Uploader(limited.site.uploads, workers=4, may_hang=lambda: False)
     first = limited.site.uploads.selection.take()
     assert first.size > 900
     assert limited.site.uploads.selection.take() is Step.IDLE

@@ -1,15 +1,14 @@
-"""The event loop of the uploads: workers, group commit, files prepared ahead, and each kind of stop.
+"""A run of the uploads: its threads, group commit, and each kind of stop.
 
-Covers `sync/upload/threads.py` and `sync/upload/worker.py`.
+Covers `sync/upload/worker.py`.
 """
 
-import asyncio
 import errno
 import os
 import sqlite3
 import threading
 import time
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 
 import pytest
 
@@ -17,30 +16,11 @@ from assetsync.errors import LedgerError, OutOfResources
 from assetsync.model import State
 from assetsync.sync.upload import gather
 from assetsync.sync.upload.queue import Step
-from assetsync.sync.upload.uploader import Uploader
-from tests.world import FullDisk
+from tests.world import FOLDER, FullDisk
 
 WORKERS = 4
 PATIENCE = 60
-SLOW_CALLBACK = 3.0
-"""Seconds for which nothing may keep the event loop; the machine of a test may falter for a moment."""
 _OPEN = "SELECT sent_name FROM attempts WHERE closed_at IS NULL ORDER BY id"
-
-
-@pytest.fixture(autouse=True)
-def nothing_blocks_the_loop(monkeypatch, caplog):
-    """Run each event loop in debug mode; the test fails if a callback took long."""
-    make = asyncio.new_event_loop
-
-    def make_debugging():
-        loop = make()
-        loop.set_debug(True)
-        loop.slow_callback_duration = SLOW_CALLBACK
-        return loop
-
-    monkeypatch.setattr(asyncio.events, "new_event_loop", make_debugging)
-    yield
-    assert [record.message for record in caplog.get_records("call") if record.name == "asyncio"] == []
 
 
 @pytest.fixture
@@ -115,8 +95,8 @@ def test_intents_and_results_share_commits(world):
     write(world, 12)
     before = world.ledger.store._commits.count
     assert run(world) is Step.IDLE
-    # In rounds of four files there would be four. Without a shared commit there would be 24.
-    assert world.ledger.store._commits.count - before <= 8
+    # One for each intent, and for the last result before each wait. Without a shared commit there would be 24.
+    assert world.ledger.store._commits.count - before <= 12 + 2 * WORKERS
     assert set(world.states().values()) == {State.STORED}
     assert len(world.service.posts) == 13
 
@@ -164,30 +144,19 @@ def test_large_file_keeps_no_other_back(world):
     assert set(world.states().values()) == {State.STORED}
 
 
-def test_throttled_files_are_uploaded_by_threads(make_world):
-    world = make_world(upload={"workers": str(WORKERS), "rate": "1MB/s"})
-    write(world, 4)
-    threads = set()
-    world.service.during_upload = lambda _request: threads.add(threading.current_thread())
-    assert run(world) is Step.IDLE
-    assert threads
-    assert threading.current_thread() not in threads
-    assert set(world.states().values()) == {State.STORED}
-
-
 def test_files_that_cannot_be_sent_keep_no_other_back(world, monkeypatch):
     """One has changed, one has vanished, and the name of one is in use by another attempt."""
     write(world, 4)
-    world.write("x/02", b"of the same name")
-    world.scan()
     world.write("00", b"changed")
     (world.root / "01").unlink()
     preparer, queue = world.site.preparer, world.ledger.queue
     prepare = preparer.prepare
 
-    def be_overtaken(row):
-        ready = prepare(row)
-        if row.path == b"03":
+    def be_overtaken(row, *said):
+        ready = prepare(row, *said)
+        if row.path == b"02":
+            world.write("x/02", b"of the same name")
+            world.scan()
             other = prepare(world.row("x/02"))
             other.file.close()
             queue.begin(other.intent, world.clock.now())
@@ -332,6 +301,12 @@ def slow_commit(world, monkeypatch):
     class Slow:
         reached, go_on = threading.Event(), threading.Event()
 
+        @classmethod
+        def wait(cls):
+            """Wait until the commit is reached, and the intents of the other workers wait for the next one."""
+            assert cls.reached.wait(PATIENCE)
+            wait_until(lambda: len(commits._queue) == WORKERS - 1)
+
     commits = world.ledger.store._commits
     real = commits._commit
 
@@ -350,7 +325,7 @@ def slow_commit(world, monkeypatch):
 def test_stop_during_a_commit_sends_nothing(world, slow_commit):
     """The intents are taken back: no doubt is left, and the files still count as never tried."""
     running = Running(world)
-    assert slow_commit.reached.wait(PATIENCE)
+    slow_commit.wait()
     running.stop()
     slow_commit.go_on.set()
     assert running.join() is Step.WORKED
@@ -365,7 +340,7 @@ def test_window_that_closes_during_a_commit_stops(world, slow_commit):
     is_open = [True]
     world.site.uploads.selection.may_send = lambda: is_open[0]
     running = Running(world)
-    assert slow_commit.reached.wait(PATIENCE)
+    slow_commit.wait()
     is_open[0] = False
     slow_commit.go_on.set()
     assert running.join() is Step.PAUSED
@@ -377,7 +352,7 @@ def test_window_that_closes_during_a_commit_stops(world, slow_commit):
 
 def test_trouble_during_a_commit_stops(world, slow_commit):
     running = Running(world)
-    assert slow_commit.reached.wait(PATIENCE)
+    slow_commit.wait()
     world.site.circuit_breaker.trouble("no_answer", "the service is gone")
     slow_commit.go_on.set()
     assert running.join() is Step.PAUSED
@@ -398,7 +373,7 @@ def test_deleted_row_stops_no_taking_back(world, slow_commit, monkeypatch):
 
     monkeypatch.setattr(world.site.uploads.results, "take_back", delete_first)
     running = Running(world)
-    assert slow_commit.reached.wait(PATIENCE)
+    slow_commit.wait()
     running.stop()
     slow_commit.go_on.set()
     assert running.join() is Step.WORKED
@@ -410,7 +385,7 @@ def test_deleted_row_stops_no_taking_back(world, slow_commit, monkeypatch):
 def test_file_of_a_renamed_row_is_sent_once(world, slow_commit):
     """The file is moved while its intent is committed; the asset belongs to the file at its new path."""
     running = Running(world)
-    assert slow_commit.reached.wait(PATIENCE)
+    slow_commit.wait()
     (world.root / "00").rename(world.root / "moved")
     slow_commit.go_on.set()
     running.join()
@@ -456,25 +431,6 @@ def test_large_file_renamed_while_hashed_is_sent_once(world, monkeypatch):
     assert world.states() == dict.fromkeys(["first", "known", "new"], State.VERIFIED)
 
 
-def test_event_loop_prepares_files_during_a_commit(world, prepared_in, monkeypatch):
-    write(world, 60)
-    commits = world.ledger.store._commits
-    real, during = commits._commit, []
-
-    def commit(conn):
-        """Give the event loop time; during some commits it has as many files ready as it may."""
-        prepared, until = len(prepared_in), time.monotonic() + 0.5
-        while world.service.posts[1:] and not during and time.monotonic() < until:
-            time.sleep(0.005)
-            during.extend(prepared_in[prepared:])
-        real(conn)
-
-    monkeypatch.setattr(commits, "_commit", commit)
-    assert run(world) is Step.IDLE
-    assert set(during) == {threading.current_thread().name}
-    assert set(world.states().values()) == {State.STORED}
-
-
 @pytest.mark.parametrize("commits", [1, 10_000], ids=["for_a_moment", "for_long"])
 def test_full_disk_in_a_group_commit_loses_nothing(world, commits):
     write(world, 8)
@@ -482,7 +438,9 @@ def test_full_disk_in_a_group_commit_loses_nothing(world, commits):
     posted = len(world.service.posts)
     world.service.during_upload = lambda request: disk.fill() if request.filename == "03" else None
     if commits == 1:
-        assert run(world) is Step.IDLE
+        # A worker without a result begins no file while the ledger cannot be written.
+        with suppress(LedgerError):
+            run(world)
     else:
         with pytest.raises(LedgerError):
             run(world)
@@ -538,60 +496,16 @@ def test_sidecar_that_changes_before_the_post_is_noticed(world, monkeypatch):
     assert {path: row for path, row in world.states().items() if row is not State.VERIFIED} == {}
 
 
-def test_slow_files_are_prepared_side_by_side(world, monkeypatch):
-    """Preparing takes long on a slow disk: at first one thread prepares, then each worker does."""
-    write(world, 200)
-    prepare = world.site.preparer.prepare
-    at_once, most = [], []
-
-    def slowly(row):
-        at_once.append(row)
-        most.append(len(at_once))
-        time.sleep(0.002)
-        world.clock.advance(0.02)
-        try:
-            return prepare(row)
-        finally:
-            at_once.remove(row)
-
-    monkeypatch.setattr(world.site.preparer, "prepare", slowly)
-    assert run(world) is Step.IDLE
-    assert set(most[:10]) == {1}
-    assert max(most) > 1
-    assert len(world.service.posts) == 201
-
-
-@pytest.fixture
-def prepared_in(world, monkeypatch):
-    """The names of the threads that prepare files, one for each file."""
-    names = []
-    prepare = world.site.preparer.prepare
-
-    def noted(row):
-        names.append(threading.current_thread().name)
-        return prepare(row)
-
-    monkeypatch.setattr(world.site.preparer, "prepare", noted)
-    return names
-
-
-def test_event_loop_prepares_small_files(world, prepared_in):
-    write(world, 200)
-    run(world)
-    # A thread prepares the first ones, because it counts the waiting files.
-    assert set(prepared_in[100:]) == {threading.current_thread().name}
-
-
 @pytest.mark.parametrize(
     "error", [OutOfResources("no descriptor"), LedgerError("the disk is full"), OSError(errno.EIO, "no answer")]
 )
-def test_error_in_the_event_loop_leaves_nothing_taken(world, monkeypatch, error):
+def test_error_in_a_preparation_leaves_nothing_taken(world, monkeypatch, error):
     write(world, 80)
     find = world.site.preparer.dedupe.find
     raised = []
 
     def failing(row, md5):
-        if threading.current_thread() is threading.main_thread() and not raised:
+        if not raised:
             raised.append(row)
             raise error
         return find(row, md5)
@@ -610,116 +524,56 @@ def test_error_in_the_event_loop_leaves_nothing_taken(world, monkeypatch, error)
     assert len(set(world.posted())) == 81
 
 
-def unknown_mounts() -> bool:
-    raise OSError(errno.EMFILE, "too many open files")
-
-
-@pytest.mark.parametrize("may_hang", [lambda: True, unknown_mounts])
-def test_file_system_that_may_hang_is_read_in_threads(world, prepared_in, may_hang):
-    write(world, 60)
-    world.site.uploader = Uploader(world.site.uploads, workers=WORKERS, may_hang=may_hang)
-    run(world)
-    assert len(prepared_in) == 60
-    assert all(name.startswith("upload-") for name in prepared_in)
-
-
-def test_file_system_that_is_mounted_later_is_read_in_threads(world, prepared_in):
-    mounted = []
-    write(world, 60)
-    world.site.uploader = Uploader(world.site.uploads, workers=WORKERS, may_hang=lambda: bool(mounted))
-    run(world)
-    assert threading.current_thread().name in prepared_in
-    mounted.append("nfs")
-    prepared_in.clear()
-    world.clock.advance(30)
-    write(world, 60, folder="new/")
-    run(world)
-    assert len(prepared_in) == 60
-    assert all(name.startswith("upload-") for name in prepared_in)
-
-
-def test_run_in_place_prepares_files_as_the_event_loop_does(world, monkeypatch):
-    """Otherwise the simulation would hardly try that way, because a count of the waiting files is due all the time."""
-    write(world, 60)
-    world.site.uploader.in_place = True
-    prepare = world.site.uploader.prepare_in_loop
-    prepared = []
-
-    def noted(count, go_on):
-        items, step = prepare(count, go_on)
-        prepared.extend(items)
-        return items, step
-
-    monkeypatch.setattr(world.site.uploader, "prepare_in_loop", noted)
-    assert run(world) is Step.IDLE
-    assert len(prepared) == 60
-
-
-def test_slow_disk_is_read_in_a_thread(world, prepared_in, monkeypatch):
-    """Preparing takes longer than the event loop may wait for, and not so long that each worker prepares its own."""
-    write(world, 200)
-    prepare = world.site.preparer.prepare
-
-    def slowly(row):
-        world.clock.advance(0.003)
-        return prepare(row)
-
-    monkeypatch.setattr(world.site.preparer, "prepare", slowly)
-    assert run(world) is Step.IDLE
-    in_the_loop = prepared_in.count(threading.current_thread().name)
-    assert (0 < in_the_loop < 50, set(prepared_in[100:])) == (True, {"upload-1"})
-
-
-def test_long_look_for_due_files_is_not_repeated_in_the_event_loop(world, monkeypatch):
-    """It reads every file that is held: 0.2 s for 1,000,000 of them."""
-    looked_in = []
-    take = world.site.uploads.selection.take
-
-    def slowly():
-        taken = take()
-        if taken is Step.IDLE:
-            looked_in.append(threading.current_thread().name)
-            world.clock.advance(0.2)
-        return taken
-
-    monkeypatch.setattr(world.site.uploads.selection, "take", slowly)
-    monkeypatch.setattr(type(world.site.uploads.selection), "counts_next", False)
-    for number in range(8):
-        write(world, 1, folder=f"{number}/")
-        assert run(world) is Step.IDLE
-    assert len(looked_in) >= 8
-    assert looked_in.count(threading.current_thread().name) == 1
-
-
 @pytest.fixture
-def counted_in(world, monkeypatch):
-    """The names of the threads that count the waiting files, one for each count."""
-    names = []
-    fewest = world.ledger.queue_folders.fewest
+def recorded_before(make_world, monkeypatch):
+    """Return a function that sends two files, and returns the state of the first when a step of the second begins."""
+    world = make_world(upload={"workers": "1"})
+    world.service.put(b"there", "there")
+    world.write("first", b"first")
+    world.scan_and_send()
+    world.live(60)
 
-    def noted(*args):
-        names.append(threading.current_thread().name)
-        return fewest(*args)
+    def run_with(owner, name, *, size=1):
+        found = []
+        real = getattr(owner, name)
 
-    monkeypatch.setattr(world.ledger.queue_folders, "fewest", noted)
-    return names
+        def note(*args, **said):
+            found.append({*world.states().values()})
+            return real(*args, **said)
+
+        for letter in ("a", "b"):
+            world.write(letter, letter.encode() * size)
+        world.scan()
+        monkeypatch.setattr(owner, name, note)
+        assert run(world) is Step.IDLE
+        # The first of the two is not queued any more, the second still is.
+        (state,) = [states for states in found if State.QUEUED in states][-1] - {State.QUEUED, State.VERIFIED}
+        return state
+
+    run_with.world = world
+    return run_with
 
 
-def test_waiting_files_are_counted_in_a_thread(world, counted_in):
-    """The count reads every waiting file: half a second for some 100,000 of them."""
-    write(world, 8)
-    run(world)
-    assert counted_in
-    assert all(name.startswith("upload-") for name in counted_in)
+def test_result_is_recorded_before_a_listing(recorded_before):
+    world = recorded_before.world
+    world.service.during_upload = lambda _request: world.ledger.folder_listings.again(FOLDER)
+    assert recorded_before(world.service, "during_search") is State.STORED
 
 
-def test_count_that_is_due_within_a_batch_runs_in_a_thread(world, counted_in, monkeypatch):
-    """The files of the last count are used up while the event loop prepares files."""
-    monkeypatch.setattr("assetsync.sync.upload.queue._COUNTED", 40)
-    write(world, 300)
-    assert run(world) is Step.IDLE
-    assert len(counted_in) > 4
-    assert all(name.startswith("upload-") for name in counted_in)
+@pytest.mark.parametrize(("size", "state"), [(256 * 1024, State.SENDING), (256 * 1024 + 1, State.STORED)])
+def test_result_is_recorded_before_much_is_read(recorded_before, size, state):
+    assert recorded_before(gather.FileBody, "load", size=size) is state
+
+
+def test_result_is_recorded_before_more_of_a_slow_disk(recorded_before, monkeypatch):
+    real = gather.Gathering._open
+
+    def slowly(gathering):
+        recorded_before.world.clock.advance(0.1)
+        return real(gathering)
+
+    monkeypatch.setattr(gather.Gathering, "_open", slowly)
+    assert recorded_before(gather.Gathering, "_metadata") is State.STORED
 
 
 @pytest.fixture
@@ -749,42 +603,6 @@ def test_files_that_wait_for_a_listing_follow_soon(unprocessed):
     assert len(unprocessed.posted()) == 101
 
 
-def test_other_files_of_a_folder_that_is_listed_again_are_prepared_in_the_event_loop(unprocessed, monkeypatch):
-    write(unprocessed, 100)
-    prepare = unprocessed.site.preparer.prepare
-    prepared_in = {}
-
-    def noted(row):
-        prepared_in[row.path] = threading.current_thread().name
-        return prepare(row)
-
-    monkeypatch.setattr(unprocessed.site.preparer, "prepare", noted)
-    unprocessed.service.during_search = lambda _request: wait_until(lambda: len(unprocessed.posted()) > 90)
-    running = Running(unprocessed)
-    assert running.join() is Step.IDLE
-    others = [name for path, name in prepared_in.items() if b"film" not in path]
-    # A thread prepares the first ones, because it counts the waiting files.
-    assert sum(name.startswith("upload-") for name in others) < 40
-
-
-def test_listing_for_a_prepared_file_runs_in_a_thread(make_world):
-    """The file has the name of an unprocessed asset, and its folder was listed long ago; the event loop prepares it."""
-    world = make_world(upload={"workers": str(WORKERS)})
-    world.service.put(b"film", "15 film").processed_at = world.clock.now() + 86_400
-    world.write("first")
-    world.scan()
-    run(world)
-    world.clock.advance(120)
-    world.write("15 film")
-    write(world, 60)
-    pauses = iter([1.2 * SLOW_CALLBACK])
-    world.service.during_search = lambda _request: time.sleep(next(pauses, 0.0))
-    searches = len(world.service.searches)
-    run(world)
-    assert len(world.service.searches) > searches
-    assert set(world.posted()) == {"first", *(f"{number:02}" for number in range(60))}
-
-
 def test_files_of_a_listed_folder_follow_at_once(make_world, monkeypatch):
     """The first file of a folder waits for the listing, the others of the folder for the first."""
     monkeypatch.setattr("assetsync.sync.upload.uploader._LOOK_AGAIN", PATIENCE)
@@ -799,54 +617,6 @@ def test_files_of_a_listed_folder_follow_at_once(make_world, monkeypatch):
     assert time.monotonic() - began < PATIENCE / 2
     come.set()
     assert running.join() is Step.IDLE
-
-
-@pytest.fixture
-def ahead(world, monkeypatch):
-    """A run whose workers all wait for answers while the next files are prepared; `ahead.come` ends the wait."""
-    write(world, 9)
-    world.come = hold_answers(world)
-    world.read = []
-    prepare = world.site.preparer.prepare
-
-    def noted(row):
-        world.read.append(row.path.decode())
-        return prepare(row)
-
-    monkeypatch.setattr(world.site.preparer, "prepare", noted)
-    world.running = Running(world)
-    wait_until(lambda: len(world.posted()) == 1 + WORKERS)
-    wait_until(lambda: len(world.read) == 9)
-    return world
-
-
-def test_file_prepared_long_ago_is_prepared_again(ahead):
-    ahead.clock.advance(2.0)
-    ahead.come.set()
-    assert ahead.running.join() is Step.IDLE
-    assert len(ahead.read) > 9
-    assert set(ahead.states().values()) == {State.STORED}
-    assert len(ahead.service.assets) == 10
-
-
-def test_file_replaced_while_prepared_is_sent_once(ahead):
-    ahead.write("04", b"as it is by then")
-    ahead.hint("04")
-    ahead.come.set()
-    ahead.running.join()
-    run(ahead)
-    assert ahead.service.assets[ahead.row("04").assetid].content == b"as it is by then"
-    assert len(ahead.service.assets) == 10
-
-
-def test_trouble_keeps_prepared_files_back(ahead):
-    ahead.site.circuit_breaker.trouble("no_answer", "the service is gone")
-    ahead.come.set()
-    assert ahead.running.join() is Step.PAUSED
-    assert sorted(ahead.states().values()) == [State.QUEUED] * 5 + [State.STORED] * 5
-    assert open_attempts(ahead) == []
-    ahead.live(200)
-    assert set(ahead.states().values()) == {State.VERIFIED}
 
 
 def test_ledger_trouble_gives_taken_files_back(world, monkeypatch):
