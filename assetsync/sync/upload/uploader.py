@@ -117,17 +117,23 @@ class _Run:
     def _work(self, row: FileRow | None = None) -> None:
         worker = Worker(self._uploads, self._may_go_on)
         try:
-            while (row := row or self._next(worker)) is not None:
-                with self._heartbeat.thread():
-                    if (ready := worker.prepare(row)) is not None:
-                        # Its folder may have been listed for it, so that others of the folder can be taken.
-                        self._wake()
-                        worker.send(ready)
-                row = ready = None
-                self._wake()
+            try:
+                self._send_all(worker, row)
+            except Exception as error:  # noqa: BLE001 - raised by `_end`, once the results are recorded
+                self._failure = self._failure or error
             worker.record_last()
         except BaseException as error:  # noqa: BLE001 - raised by `_end`, once the other uploads in flight have ended
             self._failure = self._failure or error
+
+    def _send_all(self, worker: Worker, row: FileRow | None) -> None:
+        while (row := row or self._next(worker)) is not None:
+            with self._heartbeat.thread():
+                if (ready := worker.prepare(row)) is not None:
+                    # Its folder may have been listed for it, so that others of the folder can be taken.
+                    self._wake()
+                    worker.send(ready)
+            row = ready = None
+            self._wake()
 
     def _wake(self) -> None:
         """Let a waiting worker look for a file; if it finds one, it wakes the next."""

@@ -116,7 +116,12 @@ def test_one_worker_commits_once_a_file(make_world):
 def test_no_more_attempts_are_open_than_workers(world):
     write(world, 20)
     found = []
-    world.service.during_upload = lambda request: found.append((request.filename, open_attempts(world)))
+
+    def look(request) -> None:
+        time.sleep(0.05)
+        found.append((request.filename, open_attempts(world)))
+
+    world.service.during_upload = look
     run(world)
     assert all(name in names and len(names) <= WORKERS for name, names in found)
     assert max(len(names) for _, names in found) == WORKERS
@@ -459,6 +464,7 @@ def test_failed_commit_opens_no_more_attempts_than_workers(world):
     most = []
 
     def during_upload(request) -> None:
+        time.sleep(0.05)
         most.append(len(open_attempts(world)))
         if request.filename == "03":
             disk.fill()
@@ -635,6 +641,26 @@ def test_ledger_trouble_gives_taken_files_back(world, monkeypatch):
             run(world)
     assert run(world) is Step.IDLE
     assert set(world.states().values()) == {State.STORED}
+
+
+def test_ledger_that_fails_for_the_next_file_loses_no_result(make_world, monkeypatch):
+    """One worker: the result of its first file waits for the intent of the second, which cannot be looked for."""
+    world = make_world(upload={"workers": "1"})
+    world.service.put(b"there", "there")
+    write(world, 2)
+    take = world.site.upload_queue.take
+
+    def fail_after_the_first(*choices):
+        if world.service.posts:
+            raise LedgerError("the disk has trouble")
+        return take(*choices)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.site.upload_queue, "take", fail_after_the_first)
+        with pytest.raises(LedgerError):
+            run(world)
+    assert (stored(world), open_attempts(world)) == (1, [])
+    assert not world.site.upload_queue.has_leased
 
 
 def test_ended_run_leaves_no_threads(world):
