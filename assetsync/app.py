@@ -109,7 +109,7 @@ class Site:
         record = self.config.outline_record
         if record != ledger.reports.fact(OUTLINE):
             ledger.set_fact(OUTLINE, record)
-        ledger.folder_listings.spell({mapping.destfolderid for mapping in self.plan.mappings.all})
+        ledger.folder_listings.spell(self.config.spelling)
         lost = ledger.attempt_results.recover(now)
         if lost:
             self.context.meter.doubted(lost)

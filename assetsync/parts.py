@@ -48,7 +48,7 @@ def make_service(config: SiteConfig, key: SecretStr) -> "HttpService":
             proxy=service.proxy,
             connect_timeout=service.connect_timeout,
             read_timeout=service.read_timeout,
-            folders=tuple(mapping.destfolderid for mapping in mappings(config)),
+            spelling=config.spelling,
             key_help=key_help(config, os.environ),
         )
     )

@@ -439,6 +439,11 @@ class SiteConfig(Section):
         return self._file and self.outline.record(self._file.digest)
 
     @property
+    def spelling(self) -> dict[str, str]:
+        """Return each folder id as it is written here, by its small letters: the service compares ids without case."""
+        return {folder.destfolderid.lower(): folder.destfolderid for folder in self.folders}
+
+    @property
     def outline(self) -> Outline:
         """Return the values that readers of the ledger need."""
         return Outline(

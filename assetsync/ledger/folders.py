@@ -5,7 +5,7 @@ Why a folder is held, and for how long, is left to the caller; making a listing 
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from assetsync.core.spaced_sample import SpacedSample
@@ -100,9 +100,8 @@ _NAMED_IN = {
 """The columns that hold folder ids, by table."""
 
 
-def _spell(conn: Handle, folders: Collection[str]) -> None:
-    """Write the ids of these folders in this spelling everywhere."""
-    spelling = {folder.lower(): folder for folder in folders}
+def _spell(conn: Handle, spelling: Mapping[str, str]) -> None:
+    """Write folder ids everywhere in this spelling, which has each of them by its small letters."""
 
     def others(sql: str) -> list[tuple[str, str]]:
         found = (row[0] for row in conn.execute(sql))
@@ -154,14 +153,14 @@ class FolderListings:
             destfolderid,
         )
 
-    def spell(self, folders: Collection[str]) -> None:
-        """Write the ids of these folders as the configuration does, if that has changed since the last start."""
-        spelled = json.dumps(sorted(folders))
+    def spell(self, spelling: Mapping[str, str]) -> None:
+        """Write folder ids as the configuration does (`_spell`), if that has changed since the last start."""
+        spelled = json.dumps(sorted(spelling.values()))
         if self._store.fact(_SPELLED) == spelled:
             return
 
         def work(conn: Handle) -> None:
-            _spell(conn, folders)
+            _spell(conn, spelling)
             set_fact(conn, _SPELLED, spelled)
 
         self._store.write(work)

@@ -66,7 +66,7 @@ class HttpService:
         self._verb_known = False
         self._search_url = address("service.base_url", settings.base_url.rstrip("/") + SEARCH_PATH)
         self._patience = settings.read_timeout
-        self._spelling = {folder.lower(): folder for folder in settings.folders}
+        self._spelling = settings.spelling
         # Whether a search returns rows of the requested folder alone; None until a row names no folder.
         self._keeps_to_folder: bool | None = None
         self._transport = Transport(settings)
@@ -139,7 +139,7 @@ class HttpService:
 
     def _folder_ids(self, request: SearchRequest) -> FolderIds:
         asked = request.folderid.split(",") if request.folderid else []
-        spelling = self._spelling | {folder.lower(): folder for folder in asked}
+        spelling = {**self._spelling, **{folder.lower(): folder for folder in asked}}
         if len(asked) != 1:
             return FolderIds(spelling)
         return FolderIds(spelling, lambda: asked[0] if self._has_kept_to_folder() else "")

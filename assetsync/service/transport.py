@@ -5,9 +5,9 @@ The configuration reads the settings from file, environment or credential.
 
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any, cast
 
@@ -35,8 +35,8 @@ _LONGEST_RETRY_AFTER = 3600.0
 class ServiceSettings:
     """The settings of the client; timeouts in seconds. `key_help` is what helps if the service refuses the key.
 
-    `read_timeout` limits each silence of the service, and the total time of a short answer. `folders` are the ids of
-    the mapped folders as the configuration writes them.
+    `read_timeout` limits each silence of the service, and the total time of a short answer. `spelling` has the
+    ids of the mapped folders as the configuration writes them, by their small letters.
     """
 
     base_url: str
@@ -47,7 +47,7 @@ class ServiceSettings:
     proxy: str | None = None
     connect_timeout: float = 10.0
     read_timeout: float = 300.0
-    folders: tuple[str, ...] = ()
+    spelling: Mapping[str, str] = field(default_factory=dict)
     key_help: str = ""
 
 

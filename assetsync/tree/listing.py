@@ -13,9 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
 from typing import IO, NamedTuple
 
-from assetsync.model import CachedFolder
-from assetsync.tree.folder_digest import FolderDigest
-
 # os.scandir on a descriptor returns text; this codec restores the bytes on disk, whatever they are.
 _CODEC = sys.getfilesystemencoding()
 _ERRORS = sys.getfilesystemencodeerrors()
@@ -205,42 +202,3 @@ def _convert(fresh: list[str], names: list[bytes]) -> None:
     if fresh:
         names += "\0".join(fresh).encode(_CODEC, _ERRORS).split(b"\0")
         fresh.clear()
-
-
-class Frame:
-    """A folder on the stack of a scan.
-
-    `outer` is the length of the parent's path. `fd` is -1 while the folder is closed to save descriptors.
-    """
-
-    __slots__ = (
-        *("covered", "digest", "fd", "hidden", "identity", "last", "linked", "listing", "mapping", "outer", "spooled"),
-        "unchanged",
-    )
-
-    def __init__(self, fd: int, outer: int, covered: int | None, *, hidden: bool, linked: bool) -> None:
-        self.fd = fd
-        self.outer = outer
-        self.identity = identity_of(fd)
-        self.covered = covered
-        self.mapping = None if hidden else covered
-        self.hidden = hidden
-        self.linked = linked
-        self.spooled = 0
-        self.last = b""
-        self.listing = NOTHING
-        self.unchanged: CachedFolder | None = None
-        self.digest: FolderDigest | None = None
-
-
-def identity_of(fd: int) -> tuple[int, int]:
-    """Return device and inode of an open folder; raises OSError."""
-    status = os.fstat(fd)
-    return status.st_dev, status.st_ino
-
-
-def close(frame: Frame) -> None:
-    """Close the folder's descriptor; a second call does nothing."""
-    fd, frame.fd = frame.fd, -1
-    if fd >= 0:
-        os.close(fd)

@@ -9,13 +9,14 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from heapq import merge
 
 from assetsync.core.mapping import Plan
 from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX
-from assetsync.model import NOWHERE, Seen
+from assetsync.model import NOWHERE, CachedFolder, Seen
 from assetsync.tree.folder_digest import AT_ONCE, FolderDigest, KnownFolders, is_unchanged
-from assetsync.tree.listing import NOTHING, Frame, Kind, Lister, Spool, close, identity_of
+from assetsync.tree.listing import NOTHING, Kind, Lister, Listing, Spool
 from assetsync.tree.safe_open import LARGEST, LISTABLE, NO_FILE, Tree, expect_resources, facts, open_unmarked
 from assetsync.tree.scan_report import MOVED_AWAY, ScanReport
 
@@ -51,6 +52,39 @@ def scan(
     return _Walk(tree, plan, report, known_folders, Lister(Spool(spill_folder), stop, spill_above)).files()
 
 
+@dataclass(slots=True, eq=False)
+class _Frame:
+    """A folder on the stack of a scan.
+
+    `outer` is the length of the parent's path. `fd` is -1 while the folder is closed to save descriptors.
+    """
+
+    fd: int
+    outer: int
+    covered: int | None
+    hidden: bool
+    linked: bool
+    identity: tuple[int, int] = field(init=False)
+    spooled: int = 0
+    last: bytes = b""
+    listing: Listing = NOTHING
+    unchanged: CachedFolder | None = None
+    digest: FolderDigest | None = None
+
+    def __post_init__(self) -> None:
+        self.identity = _identity_of(self.fd)
+
+    @property
+    def mapping(self) -> int | None:
+        return None if self.hidden else self.covered
+
+    def close(self) -> None:
+        """Close the folder's descriptor; a second call does nothing."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
 class _Walk:
     """A running scan: the stack of folders from the root to the current folder."""
 
@@ -64,7 +98,7 @@ class _Walk:
         self._is_stopped = False
         self._lister = lister
         self._known_folders = known_folders
-        self._stack: list[Frame] = []
+        self._stack: list[_Frame] = []
         # The current folder, with a slash at its end; b"" is the root.
         self._path = b""
         self._entered: set[int] = set()
@@ -76,7 +110,7 @@ class _Walk:
             except OSError as exc:
                 self._report.mark_unreadable(b"", reason(exc))
             else:
-                self._push(Frame(root, 0, self._plan.mapping_of(b""), hidden=False, linked=False), b"")
+                self._push(_Frame(root, 0, self._plan.mapping_of(b""), hidden=False, linked=False), b"")
             while self._stack:
                 if self._stop():
                     return
@@ -94,10 +128,10 @@ class _Walk:
             ]
         finally:
             for frame in self._stack:
-                close(frame)
+                frame.close()
             self._lister.spool.close()
 
-    def _files_of(self, frame: Frame) -> Iterator[Seen]:  # noqa: C901, PLR0912, PLR0915 - a million times over
+    def _files_of(self, frame: _Frame) -> Iterator[Seen]:  # noqa: C901, PLR0912, PLR0915 - a million times over
         """Yield files until the folder ends, a subfolder was entered, or the scan is stopped."""
         prefix, fd, mapping, last = self._path, frame.fd, frame.mapping, frame.last
         # The listing of an unmapped folder holds no file but its folder sidecar.
@@ -184,7 +218,7 @@ class _Walk:
         self._report.special += 1
         return None
 
-    def _blinds(self, frame: Frame, path: bytes, exc: OSError) -> bool:
+    def _blinds(self, frame: _Frame, path: bytes, exc: OSError) -> bool:
         """Report a file whose stat failed; return whether the whole folder cannot be read.
 
         A file that vanished or is not regular is not reported.
@@ -197,7 +231,7 @@ class _Walk:
         self._report.mark_unreadable(path, reason(exc))
         return False
 
-    def _enter(self, frame: Frame, name: bytes) -> bool:
+    def _enter(self, frame: _Frame, name: bytes) -> bool:
         """Enter a folder; return False if it is ignored, unmapped, gone, unreadable or part of a link cycle.
 
         The report records an unreadable folder. It counts an unmapped folder, a link cycle, and an ignored folder that
@@ -221,9 +255,9 @@ class _Walk:
             if exc.errno not in NO_FILE:
                 self._report.mark_unreadable(path, reason(exc))
             return False
-        below = Frame(fd, len(self._path), covered, hidden=hidden, linked=linked)
+        below = _Frame(fd, len(self._path), covered, hidden=hidden, linked=linked)
         if linked and any(below.identity == above.identity for above in self._stack):
-            close(below)
+            below.close()
             self._report.special += 1
             return False
         if self._known_folders is not None:
@@ -231,7 +265,7 @@ class _Walk:
         self._push(below, name)
         return True
 
-    def _open_below(self, frame: Frame, name: bytes, path: bytes) -> tuple[int, bool]:
+    def _open_below(self, frame: _Frame, name: bytes, path: bytes) -> tuple[int, bool]:
         """Open a folder and return whether a link was followed to it or to one above it; raise OSError."""
         try:
             return open_unmarked(name, LISTABLE, frame.fd), frame.linked
@@ -241,12 +275,12 @@ class _Walk:
                 raise
         return self._tree.open_folder(path), True
 
-    def _push(self, frame: Frame, name: bytes) -> None:
+    def _push(self, frame: _Frame, name: bytes) -> None:
         report = self._report
         self._stack.append(frame)
         self._path += name
         if len(self._stack) > MOST_OPEN:
-            close(self._stack[-1 - MOST_OPEN])
+            self._stack[-1 - MOST_OPEN].close()
         report.reached = self._path
         report.folders += 1
         report.devices.add(frame.identity[0])
@@ -266,7 +300,7 @@ class _Walk:
         if self._known_folders is not None and frame.mapping is not None and frame.listing.whole is not None:
             self._recall(self._known_folders, frame, frame.mapping)
 
-    def _recall(self, known_folders: KnownFolders, frame: Frame, mapping: int) -> None:
+    def _recall(self, known_folders: KnownFolders, frame: _Frame, mapping: int) -> None:
         """Skip the files of an unchanged folder; start a new digest for any other folder."""
         known = known_folders.recall(self._path)
         if known is not None:
@@ -302,9 +336,9 @@ class _Walk:
                 self._lister.release(above.listing, above.spooled)
                 above.listing = NOTHING
                 above.digest = None
-        close(frame)
+        frame.close()
 
-    def _open_again(self, above: Frame, below: Frame) -> int:
+    def _open_again(self, above: _Frame, below: _Frame) -> int:
         """Open a folder that was closed on the way down, through its child or by its path.
 
         Return -1 if both lead to another folder or fail.
@@ -318,7 +352,7 @@ class _Walk:
                 fd = way()
             except OSError:
                 continue
-            if identity_of(fd) == above.identity:
+            if _identity_of(fd) == above.identity:
                 return fd
             os.close(fd)
         return -1
@@ -340,3 +374,9 @@ def reason(exc: OSError) -> str:
     """Return the reason of a read error for a message; raise OutOfResources, for which nothing counts as unreadable."""
     expect_resources(exc)
     return exc.strerror or str(exc)
+
+
+def _identity_of(fd: int) -> tuple[int, int]:
+    """Return device and inode of an open folder; raises OSError."""
+    status = os.fstat(fd)
+    return status.st_dev, status.st_ino

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import structlog
-from watchdog.events import FileClosedEvent, FileCreatedEvent, FileDeletedEvent, FileSystemEvent, FileSystemEventHandler
+from watchdog.events import FileDeletedEvent, FileModifiedEvent, FileSystemEvent, FileSystemEventHandler
 from watchdog.observers.api import BaseObserver, EventEmitter, EventQueue
 from watchdog.observers.inotify_c import CallbackId, InotifyConstants, InotifyEvent, InotifyFD, Mask, WatchDescriptor
 
@@ -40,6 +40,8 @@ OVERFLOWED = "the kernel's event queue overflowed (fs.inotify.max_queued_events)
 _WATCHED_STILL = r"Callback with id '\d+' already exists for watch "
 _MOST_EVENTS = 4_000
 """How many events wait for the handler; those behind them remain in the kernel's queue."""
+_GATHER = 0.005
+"""Seconds between two reads: events that are read together wake the other threads once."""
 _CANARY = b"alive"
 _TRY_AGAIN = 60.0
 _AT_A_TIME = 1_000
@@ -279,6 +281,8 @@ class _TreeEmitter(EventEmitter):
         self._mutex = threading.RLock()
         self._steps = 0
         self._folders: dict[WatchDescriptor, bytes] = {}
+        self._found: dict[bytes, type[FileSystemEvent]] = {}
+        """The last event of each file of this read: a new file has two, and one is enough."""
         self._left: set[WatchDescriptor] = set()
         """The watches of folders that are not where they were; a folder that is found again keeps its watch."""
         self._tops: set[bytes] = set()
@@ -297,14 +301,20 @@ class _TreeEmitter(EventEmitter):
         events = self._inotify.read_events()
         if not events and self.should_keep_running():
             raise OSError(errno.EBADF, "the inotify descriptor is closed")
-        for event in events:
-            self._inotify.handle_event(event)
+        with self._lock():
+            for event in events:
+                self._inotify.handle_event(event)
+        for path, kind in self._found.items():
+            self.queue_event(kind(path))
+        self._found.clear()
+        self.stopped_event.wait(_GATHER)
 
     def queue_event(self, event: FileSystemEvent) -> None:
         """Queue an event; while the queue is full, wait, and leave further events to the kernel's queue."""
         while self.should_keep_running():
             with contextlib.suppress(queue.Full):
-                return self._event_queue.put((event, self.watch), timeout=1.0)
+                return self._event_queue.put((event, self.watch), block=False)
+            self.stopped_event.wait(_GATHER)
         return None
 
     def on_thread_stop(self) -> None:
@@ -378,22 +388,19 @@ class _TreeEmitter(EventEmitter):
             self._lost("all folders can be watched again")
 
     def on_event(self, event: InotifyEvent) -> None:
-        """Emit the event of a file, or record where folders are now: called by watchdog for each event."""
-        with self._lock():
-            folder = self._folders.get(event.wd)
-            if folder is None or not event.name:
-                return
-            path = os.path.join(folder, event.name)
-            if event.is_directory:
-                if event.is_moved_from:
-                    self.forget(path)
-                if not event.is_delete:
-                    self._try(path)
-                    self._add_below(path, report=True)
-            elif event.is_delete or event.is_moved_from:
-                self.queue_event(FileDeletedEvent(path))
-            else:
-                self.queue_event(FileClosedEvent(path) if event.is_close_write else FileCreatedEvent(path))
+        """Note the event of a file, or record where folders are now: called by watchdog for each event."""
+        folder = self._folders.get(event.wd)
+        if folder is None or not event.name:
+            return
+        path = os.path.join(folder, event.name)
+        if event.is_directory:
+            if event.is_moved_from:
+                self.forget(path)
+            if not event.is_delete:
+                self._try(path)
+                self._add_below(path, report=True)
+        else:
+            self._found[path] = FileDeletedEvent if event.is_delete or event.is_moved_from else FileModifiedEvent
 
     def on_watch_deleted(self, wd: WatchDescriptor) -> None:
         """Forget a folder that was deleted or unmounted: called by watchdog."""
@@ -470,7 +477,7 @@ class _TreeEmitter(EventEmitter):
                         self._try(entry.path)
                         unseen.append(entry.path)
                     elif report:
-                        self.queue_event(FileCreatedEvent(entry.path, is_synthetic=True))
+                        self.queue_event(FileModifiedEvent(entry.path, is_synthetic=True))
 
 
 def coverage() -> Coverage:

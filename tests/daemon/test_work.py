@@ -6,10 +6,13 @@ Covers `daemon/watching.py`.
 import errno
 import os
 import shutil
+import threading
 import time
 from pathlib import Path
 
 import pytest
+from watchdog.events import FileSystemEvent, FileSystemEventHandler
+from watchdog.observers.api import BaseObserver, EventEmitter
 
 from assetsync.daemon.work import Work
 from assetsync.errors import LedgerError
@@ -316,6 +319,35 @@ def test_refused_watcher_is_retried_regularly(make_world, clock, monkeypatch):
     watching.check_coverage(1)
     assert not watching.polling
     watching.stop()
+
+
+def test_each_hint_passes_watchdogs_dispatch(make_world, monkeypatch):
+    """Two threads watch, and both are watchdog's: its observer, and the emitter that it started."""
+    dispatched, hinted = [], []
+    dispatch = FileSystemEventHandler.dispatch
+
+    def recorded(handler: FileSystemEventHandler, event: FileSystemEvent) -> None:
+        dispatched.append((threading.current_thread(), event.src_path))
+        dispatch(handler, event)
+
+    monkeypatch.setattr(FileSystemEventHandler, "dispatch", recorded)
+    world = make_world(watch={"mode": "inotify"})
+    work = Work(world.site, idle=0.5)
+    before = set(threading.enumerate())
+    monkeypatch.setattr(work._watch_queue, "add", hinted.append)
+    work.watching.start()
+    began = set(threading.enumerate()) - before
+    [observer] = (thread for thread in began if isinstance(thread, BaseObserver))
+    assert began == {observer, *observer.emitters}
+    assert all(isinstance(emitter, EventEmitter) for emitter in observer.emitters)
+    for name in ("a", "b.jpg"):
+        world.write(name)
+    work.watching.tend()
+    work.watching.stop()
+    assert set(hinted) == {b"a", b"b.jpg"}
+    root = bytes(world.root)
+    assert [path for _, path in dispatched if os.path.dirname(path) == root] == [os.path.join(root, p) for p in hinted]
+    assert {thread for thread, _ in dispatched} == {observer}
 
 
 def test_silent_watcher_is_rebuilt_with_backoff(make_world, clock, monkeypatch):

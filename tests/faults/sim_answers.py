@@ -22,7 +22,10 @@ _ADDRESS = "http://127.0.0.1:1/dam"
 def client_over(transport: httpx.BaseTransport, folders: Collection[str] = ()) -> HttpService:
     """Give the real client over the simulated transport; uploads are answered while they are sent."""
     settings = ServiceSettings(
-        base_url=_ADDRESS, upload_url=f"{_ADDRESS}/index.cfm", api_key=SecretStr(KEY), folders=tuple(folders)
+        base_url=_ADDRESS,
+        upload_url=f"{_ADDRESS}/index.cfm",
+        api_key=SecretStr(KEY),
+        spelling={each.lower(): each for each in folders},
     )
     client = HttpService(settings)
     for each in (client._transport, client._for_uploads):

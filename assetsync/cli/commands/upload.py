@@ -144,8 +144,8 @@ def command(
       assetsync upload --config hq.yaml --folder A6CE649FAA5F434EB513CA15656AB5AA \\
         --meta img_description='The old harbour' --meta img_keywords=harbour,dawn --json harbour.jpg
     """
-    # The service compares ids without case, and the ledger has them as the configuration spells them.
-    folder = {each.destfolderid.lower(): each.destfolderid for each in config.folders}.get(folder.lower(), folder)
+    # The ledger has ids as the configuration spells them.
+    folder = config.spelling.get(folder.lower(), folder)
     named = os.fsencode(name if name is not None else file.name)
     request = _sendable(config, _request(sent_name(named, config.service.longest_name), folder, given))
     with _open(file) as opened:
