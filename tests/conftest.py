@@ -101,7 +101,10 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(number, signal.SIG_DFL)
 
     # A slow example is a busy machine, not a wrong result.
-    settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    examples = 1000 if config.getoption("--long") else 50
+    settings.register_profile(
+        "tests", max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
     settings.load_profile("tests")
 
     _keep_files_in_memory()

@@ -346,13 +346,13 @@ def test_body_that_leaves_slowly_is_no_timeout(serve, wire_tools):
         while left > 0:
             left -= len(conn.recv(1 << 18))
             # What the kernel holds in the end leaves at once: it counts as sent.
-            time.sleep(0.06 if left > size / 2 else 0.0)
+            time.sleep(0.03 if left > size / 2 else 0.0)
         conn.sendall(OK + b"Content-Length: 2\r\n\r\nhi")
 
     server = serve(script)
 
     async def ask():
-        line = Line(Target("127.0.0.1", server.port, None, 20.0, 2.0))
+        line = Line(Target("127.0.0.1", server.port, None, 20.0, 1.0))
         answer = await line.exchange(b"", [bytes(size)])
         line.drop()
         return answer.body
