@@ -101,7 +101,10 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(number, signal.SIG_DFL)
 
     # A slow example is a busy machine, not a wrong result.
-    settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    examples = 1000 if config.getoption("--long") else 50
+    settings.register_profile(
+        "tests", max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
     settings.load_profile("tests")
 
     _keep_files_in_memory()
@@ -168,9 +171,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--quick"):
-        left_out = [item for item in items if isinstance(item, pytest.Function) and is_slow(item)]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        left_out = {item for item in items if isinstance(item, pytest.Function) and is_slow(item)}
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -27,31 +27,43 @@ def is_slow(item: pytest.Function) -> bool:
     A method counts as called if a function that was reached uses its name, and its class was reached too.
     """
     fixtures = [fixture.func for found in item._fixtureinfo.name2fixturedefs.values() for fixture in found]
-    return not _SLOW_NAMES.isdisjoint(_names_reached((item.function, *fixtures), item.cls))
+    return _reaches_slow(frozenset(filter(None, map(_plain, (item.function, *fixtures)))), item.cls)
 
 
 # Each parameter of a test is a test of its own.
 @cache
-def _names_reached(functions: tuple[object, ...], test_class: type | None) -> set[str]:
-    """Return all names that these functions use, and the functions and methods of the tests that they reach."""
+def _reaches_slow(functions: frozenset[FunctionType], test_class: type | None) -> bool:
     names: set[str] = set()
     classes: set[type] = {test_class} if test_class else set()
     seen: set[FunctionType] = set()
-    waiting = list(functions)
+    waiting = set(functions)
     while waiting:
-        function = _plain(waiting.pop())
-        if function is None or function in seen:
-            continue
-        seen.add(function)
-        used = _names_in(function.__code__)
-        names |= used
-        values = [function.__globals__[name] for name in used if name in function.__globals__]
-        for module in (value for value in values if isinstance(value, ModuleType) and _is_of_tests(value.__name__)):
-            values += [vars(module)[name] for name in used if name in vars(module)]
-        classes |= {value for value in values if isinstance(value, type) and _is_of_tests(value.__module__)}
-        methods = [method for reached in classes for name, method in vars(reached).items() if _is_called(name, names)]
-        waiting += [*values, *methods]
-    return names
+        seen |= waiting
+        for used, called, instantiated in map(_used_by, waiting):
+            names |= used
+            waiting = waiting | called
+            classes |= instantiated
+        if not _SLOW_NAMES.isdisjoint(names):
+            return True
+        methods = {each for reached in classes for name, each in _methods(reached).items() if _is_called(name, names)}
+        waiting = (waiting | methods) - seen
+    return False
+
+
+@cache
+def _used_by(function: FunctionType) -> tuple[set[str], set[FunctionType], set[type]]:
+    """Return the names that a function uses, and the functions and classes of the tests among them."""
+    names = _names_in(function.__code__)
+    values = [function.__globals__[name] for name in names if name in function.__globals__]
+    for module in (value for value in values if isinstance(value, ModuleType) and _is_of_tests(value.__name__)):
+        values += [vars(module)[name] for name in names if name in vars(module)]
+    classes = {value for value in values if isinstance(value, type) and _is_of_tests(value.__module__)}
+    return names, set(filter(None, map(_plain, values))), classes
+
+
+@cache
+def _methods(of: type) -> dict[str, FunctionType]:
+    return {name: method for name, value in vars(of).items() if (method := _plain(value)) is not None}
 
 
 def _plain(value: object) -> FunctionType | None:

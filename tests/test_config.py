@@ -1047,15 +1047,15 @@ def test_endless_pipe_times_out(tmp_path, monkeypatch):
 
 
 def test_slow_pipe_is_read_to_its_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("assetsync.config.source._PIPE_PATIENCE", 1.0)
+    monkeypatch.setattr("assetsync.config.source._PIPE_PATIENCE", 0.5)
     pipe = tmp_path / "site.yaml"
     os.mkfifo(pipe)
 
     def write() -> None:
         with pipe.open("wb", buffering=0) as writer:
-            time_module.sleep(1.5)
+            time_module.sleep(0.7)
             writer.write(b"si")
-            time_module.sleep(0.3)
+            time_module.sleep(0.1)
             writer.write(b"te: hq\n")
 
     # No more than this test waits for it: where nobody reads, its opening of the pipe has no end.

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -19,6 +20,7 @@ nothing could go instead. Code that moves out of the engine still counts in the 
 """
 
 
+@cache
 def docstrings() -> dict[Path, str]:
     files = sorted(TESTS.rglob("test_*.py"))
     return {path: ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "" for path in files}

@@ -18,7 +18,7 @@ from .sim_schedule import Action, Variant
 from .simulation import Simulation, heard, simulated_bodies
 
 ALL = 1_000_000
-SLICES = 8
+SLICES = 16
 SCRIPT = (
     Action("file", ("write", "a/x.txt", 2)),
     Action("file", ("write", "b/x.txt", 2)),

@@ -169,7 +169,7 @@ def test_broad_name_waits_for_the_end_of_the_scan(world):
     assert world.posted() == []
     assert "may have been cut" in (world.row("日.jpg").detail or "")
     world.scan()
-    world.live(60.0, tick=5.0)
+    world.live(10.0, tick=5.0)
     assert world.posted() == []
 
 

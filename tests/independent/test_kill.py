@@ -11,7 +11,7 @@ import pytest
 from .dialect import DOCUMENTED, OBSERVED, Dialect
 from .mirror import Mirror
 
-LARGE = 40_000_000
+LARGE = 20_000_000
 
 
 @pytest.mark.parametrize(

@@ -146,9 +146,9 @@ def test_search_without_fts5_finds_the_newest(book, search, monkeypatch):
 
 
 def test_index_costs_few_bytes_a_file(book, search):
-    add(book, *(f"photos/2026/evening-{n // 100:05}/IMG_{n:07}.jpg" for n in range(20_000)), indexed=search)
+    add(book, *(f"photos/2026/evening-{n // 100:05}/IMG_{n:07}.jpg" for n in range(5_000)), indexed=search)
     (size,) = search._index.execute("SELECT SUM(LENGTH(block)) FROM paths_data").fetchone()
-    assert size < 8 * 20_000
+    assert size < 8 * 5_000
 
 
 def test_folded_path_is_what_the_page_shows():

@@ -92,7 +92,7 @@ def test_hung_program_is_killed_with_children(program, out):
         "time.sleep(600)",
     )
     # On a busy machine it may be killed before it has begun.
-    for patience in (3.0, 60.0):
+    for patience in (1.0, 60.0):
         with pytest.raises(Undelivered, match="killed"):
             Command(argv, os.environ, patience=patience)(NOTICE)
         if out.exists() and out.read_text():

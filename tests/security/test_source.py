@@ -1,6 +1,7 @@
 """What the source does nowhere, whoever changes it."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import assetsync
@@ -24,8 +25,13 @@ def name_of(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
+@cache
+def nodes(source: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(source.read_text("utf-8"))))
+
+
 def calls(source: Path) -> list[ast.Call]:
-    return [node for node in ast.walk(ast.parse(source.read_text("utf-8"))) if isinstance(node, ast.Call)]
+    return [node for node in nodes(source) if isinstance(node, ast.Call)]
 
 
 def test_no_shell_no_eval_no_pickle():
@@ -41,7 +47,7 @@ def test_two_modules_start_programs():
     importing = {
         str(source.relative_to(PACKAGE))
         for source in SOURCES
-        for node in ast.walk(ast.parse(source.read_text("utf-8")))
+        for node in nodes(source)
         if isinstance(node, ast.Import | ast.ImportFrom)
         and "subprocess" in {getattr(node, "module", None), *(alias.name for alias in node.names)}
     }

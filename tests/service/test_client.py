@@ -565,7 +565,7 @@ def test_bad_search_answer_raises_this_error(serve, connect, wire_tools, answer,
 )
 def test_broken_connection_raises_this_error(serve, connect, wire_tools, script, error):
     server = serve(lambda conn: script(conn, wire_tools))
-    service = connect(server.port, **({"read_timeout": 0.5} if script is hang_after_all else {}))
+    service = connect(server.port, **({"read_timeout": 0.2} if script is hang_after_all else {}))
     with pytest.raises(error), service.search(SearchRequest("x")) as assets:
         list(assets)
     with pytest.raises(error):
@@ -586,7 +586,7 @@ def test_search_stalled_midway_is_unreachable(serve, connect, wire_tools):
         conn.sendall(wire_tools.http(ROWS, LATIN)[:-9])
         conn.recv(1)
 
-    with connect(serve(script).port, read_timeout=2.0).search(SearchRequest("x")) as assets:
+    with connect(serve(script).port, read_timeout=0.5).search(SearchRequest("x")) as assets:
         assert next(assets).id == "A1"
         with pytest.raises(ServiceUnreachable):
             list(assets)

@@ -75,12 +75,12 @@ def test_dripping_framing_is_given_up(serve, connect, make_body, make_request, w
         with contextlib.suppress(OSError):
             for _ in range(1000):
                 conn.sendall(drip)
-                time.sleep(0.05)
+                time.sleep(0.02)
             return
         gone.set()
 
     port = serve(script).port
-    client = connect(port, read_timeout=0.4, **({"proxy": f"http://127.0.0.1:{port}"} if by_proxy else {}))
+    client = connect(port, read_timeout=0.2, **({"proxy": f"http://127.0.0.1:{port}"} if by_proxy else {}))
     if asks == "upload":
         assert client.upload(make_request(), make_body(b"x")).outcome.answer is Answer.DOUBT
     else:
@@ -98,9 +98,9 @@ def test_body_may_take_longer_than_the_head(serve, connect, wire_tools):
         whole = wire_tools.http(answer, "application/json")
         for start in range(0, len(whole), 1000):
             conn.sendall(whole[start : start + 1000])
-            time.sleep(0.2)
+            time.sleep(0.1)
 
-    with connect(serve(script).port, read_timeout=2.0).search(SearchRequest("x")) as found:
+    with connect(serve(script).port, read_timeout=1.0).search(SearchRequest("x")) as found:
         assert len(list(found)) == 1000
 
 
@@ -113,10 +113,10 @@ def test_slow_reader_of_a_body_is_no_timeout(serve, connect, wire_tools):
         conn.sendall(answer)
 
     count = 0
-    with connect(serve(script).port, read_timeout=1.0).search(SearchRequest("x")) as found:
+    with connect(serve(script).port, read_timeout=0.5).search(SearchRequest("x")) as found:
         for count, _row in enumerate(found, 1):
             if count in (1, 10_000):
-                time.sleep(1.3)
+                time.sleep(0.7)
     assert count == 20_000, "the number of rows"
 
 

@@ -394,10 +394,10 @@ def test_body_that_leaves_slowly_is_no_timeout(served, wire_tools):
         while left > 0:
             left -= len(conn.recv(1 << 18))
             # What the kernel holds in the end leaves at once: it counts as sent.
-            time.sleep(0.06 if left > size / 2 else 0.0)
+            time.sleep(0.03 if left > size / 2 else 0.0)
         conn.sendall(OK + b"Content-Length: 2\r\n\r\nhi")
 
-    _, client = served(script, patience=2.0)
+    _, client = served(script, patience=1.0)
     assert client.exchange([bytes(size)], size).body == b"hi"
 
 

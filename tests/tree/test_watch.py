@@ -592,7 +592,7 @@ def test_no_order_of_moves_hides_a_folder(folders, heard, request):
     """Each folder is watched at its place after any number of moves; all is drawn from a seed."""
     seed = int(os.environ.get("ASSETSYNC_SEED", "20261126"))
     movers = Movers(folders.root, ("photos", "films"), random.Random(seed))
-    for _ in range(50 if request.config.getoption("--long") else 5):
+    for _ in range(50 if request.config.getoption("--long") else 2):
         for _ in range(200):
             movers.work()
         movers.write_everywhere()

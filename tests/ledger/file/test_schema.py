@@ -38,6 +38,13 @@ def old(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def new_shape(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    path = tmp_path_factory.mktemp("new") / "new.db"
+    open_ledger(path).close()
+    return shape_of(path)
+
+
 def rows_of(path: Path) -> dict[str, list[tuple[object, ...]]]:
     """Every row of every table but the facts, as far as the columns that m001 gave it."""
     with closing(sqlite3.connect(":memory:")) as empty:
@@ -74,20 +81,18 @@ def test_first_release_ledger_keeps_all_rows(old: Path):
     assert rows_of(old) == before
 
 
-def test_first_release_ledger_gets_new_shape(old: Path, tmp_path: Path):
+def test_first_release_ledger_gets_new_shape(old: Path, new_shape: dict[str, str]):
     # It fails when m001 was changed: before its release the data is made anew, afterwards a migration is added.
     open_ledger(old).close()
-    open_ledger(tmp_path / "new.db").close()
-    assert shape_of(old) == shape_of(tmp_path / "new.db")
+    assert shape_of(old) == new_shape
 
 
 @pytest.mark.parametrize("last", range(1, len(integrity.MIGRATIONS)))
-def test_every_release_is_migrated(old: Path, tmp_path: Path, last: int):
+def test_every_release_is_migrated(old: Path, new_shape: dict[str, str], last: int):
     stop_before(old, sorted(integrity.MIGRATIONS)[last])
     before = rows_of(old)
     open_ledger(old).close()
-    open_ledger(tmp_path / "new.db").close()
-    assert shape_of(old) == shape_of(tmp_path / "new.db")
+    assert shape_of(old) == new_shape
     # What has to be read anew is said in this column.
     assert without_drift(rows_of(old)) == without_drift(before)
     with closing(sqlite3.connect(old)) as conn:

@@ -70,7 +70,7 @@ def test_unlistable_folder_is_held_alone(world, failing, probes):
     assert sent(world) == {folder: 0 if folder in failing else EACH for folder in FOLDERS}
     assert (sorted(held(world)), world.site.circuit_breaker.pause) == (sorted(failing), None)
     asked.clear()
-    world.live(3600)
+    world.live(3600, tick=5.0)
     # One look-up of each in five minutes, and where a probe fails with it, that too.
     assert len(asked) <= len(failing) * (1 + probes) * 13
     answer(world)

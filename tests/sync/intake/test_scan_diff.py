@@ -13,6 +13,7 @@ import pytest
 
 from assetsync.core.states import Event
 from assetsync.model import CachedFolder, State
+from tests.slices import skip_outside
 
 FOLDERS = ["", "a", "a/b", "a/b/c", "a.", "a0", "b", "b/ü", "late/in/the/order"]
 NAMES = ["a", "b.jpg", "b.jpg.yaml", "_folder.yaml", "c", "x.tmp", "a.b", "a-", "~"]
@@ -119,7 +120,10 @@ def change_something(world, chance: random.Random) -> str:
 
 
 @pytest.mark.parametrize("seed", [*range(8), 116])
-def test_cached_scan_equals_a_full_one(make_world, monkeypatch, seed):
+def test_cached_scan_equals_a_full_one(make_world, monkeypatch, request, seed):
+    if seed != 116:
+        # 116 once found a fault.
+        skip_outside(seed, range(8), 3, request)
     world = make_world(brake={"max_vanished": "100000"})
     chance = random.Random(seed)
     left_out = 0

@@ -2,9 +2,12 @@
 
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -323,3 +326,45 @@ def test_large_xmp_files_are_parsed_in_turn(world):
     first.close()
     waiting.join(30)
     assert read == large
+
+
+PARSING = """
+import sys
+from pathlib import Path
+from threading import Thread
+from assetsync.cli.entry import limit_heaps
+from assetsync.clock import SystemClock
+from assetsync.config.document.metadata import FieldNames
+from assetsync.model import Mapping
+from assetsync.sync.intake.sidecars import Sidecars
+from assetsync.tree.safe_open import Tree
+
+def memory(name):
+    return int(Path("/proc/self/status").read_text().partition(name)[2].split()[0])
+
+def read():
+    assert sidecars.read_xmp(b"p.xmp", Mapping(b"", "F")).description, "nothing was read"
+    done.append(True)
+
+limit_heaps()
+done, sidecars = [], Sidecars(Tree(sys.argv[1].encode()), SystemClock(), FieldNames())
+before = memory("VmRSS:")
+threads = [Thread(target=read) for _ in range(16)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(len(done), memory("VmHWM:") - before)
+"""
+
+
+def test_16_large_xmp_files_fit_into_300_mib(tmp_path):
+    """16 threads read 10 MB each, with names of 1,000 wide characters; all parsed at once, they take 400 MiB."""
+    names = (f'crs:\u6f22{"n" * 990}{number}=""' for number in range(9_900))
+    tags = "".join(f"<crs:a {' '.join(islice(names, 100))}/>" for _tag in range(99))
+    end = "</rdf:Description>"
+    (tmp_path / "p.xmp").write_text(xmp("wide").decode().replace(end, tags + end), "utf-8")
+    command = [sys.executable, "-c", PARSING, str(tmp_path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    parsed, kibibytes = map(int, done.stdout.split())
+    assert (parsed, kibibytes < 300 * 1024) == (16, True), kibibytes

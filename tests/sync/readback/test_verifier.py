@@ -205,7 +205,7 @@ def test_a_hundred_files_cost_one_call(sent):
 )
 @pytest.mark.parametrize("waited", [0, 100])
 def test_a_step_is_one_commit(sent, clock, service, waited):
-    world = sent(100, upload={"workers": "4"})
+    world = sent(20, upload={"workers": "4"})
     commits = world.ledger.store._commits
     for name, value in service.items():
         setattr(world.service, name, value)
@@ -217,7 +217,7 @@ def test_a_step_is_one_commit(sent, clock, service, waited):
     world.ledger.folder_listings.named("F1", kept=True)
     world.site.verifier._names["F1"] = True
     before = commits.count
-    assert world.site.verifier.step().looked == 100
+    assert world.site.verifier.step().looked == 20
     assert commits.count - before == 1
 
 

@@ -596,7 +596,7 @@ def test_failing_file_is_retried_with_backoff(world, clock):
     posts = []
     world.service.upload = lambda request, body: posts.append(clock.now()) or Sent(outcome, SentExtent.NOTHING, 0, "")
     world.scan_and_send()
-    world.live(24 * 3600, tick=10.0)
+    world.live(24 * 3600, tick=60.0)
     assert 20 < len(posts) < 220
     assert world.row("a").failures == len(posts)
 
