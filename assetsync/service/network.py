@@ -5,6 +5,7 @@ stop. The time-outs of httpcore begin anew with each byte, so that an answer tha
 of an answer has its time. An answer that begins while the request leaves ends the sending, and is read.
 """
 
+import re
 import select
 import socket
 import ssl
@@ -16,7 +17,6 @@ from functools import partial
 from typing import Any, cast
 from weakref import WeakSet
 
-import h11
 import httpcore
 
 _LOOK_AGAIN = 0.25
@@ -30,7 +30,8 @@ _MOMENT = 0.001
 _MOST_FRAMING = 164 * 1024
 """Bytes in a row without a part of a body: the longest head that httpcore accepts, and a read."""
 
-_MOST_RECORDED = 256 * 1024
+_ANNOUNCEMENTS = re.compile(rb"(?:HTTP/1\.1 1[^\n]*\n(?:[^\r\n][^\n]*\n)*\r?\n)*")
+_ANNOUNCEMENT = b"HTTP/1.1 1"
 
 
 class Stream(httpcore.NetworkStream):
@@ -50,7 +51,9 @@ class Stream(httpcore.NetworkStream):
         self._until: float | None = None
         self._framing = 0
         self._early = b""
-        self._answer = bytearray()
+        self._held = b""
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN | select.POLLOUT)
         self._shut = False
         self.keeps = False
         """Whether the connection stays open after the answer; each request sets it back."""
@@ -63,7 +66,6 @@ class Stream(httpcore.NetworkStream):
         if self._until is not None:
             # The first bytes of another request.
             self._until = None
-            self._answer.clear()
         self.keeps = False
         view = memoryview(buffer)
         while view:
@@ -72,12 +74,10 @@ class Stream(httpcore.NetworkStream):
             view = view[_SLICE:]
 
     def _wait_for_room(self, timeout: float | None) -> None:
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN | select.POLLOUT)
         until = None if timeout is None else time.monotonic() + timeout
         happened = 0
         while not happened & select.POLLOUT:
-            found = poll.poll(None if until is None else max(0.0, 1000 * (until - time.monotonic())))
+            found = self._poll.poll(None if until is None else max(0.0, 1000 * (until - time.monotonic())))
             if not found:
                 raise httpcore.WriteTimeout("a part of the request took too long")
             happened = found[0][1]
@@ -94,13 +94,17 @@ class Stream(httpcore.NetworkStream):
         except httpcore.ReadError as error:
             raise httpcore.WriteError(str(error)) from error
         self._early += data
-        if not data or _reader(self._early).their_state is not h11.SEND_RESPONSE:
+        rest = self._early[cast("re.Match[bytes]", _ANNOUNCEMENTS.match(self._early)).end() :]
+        if not data or not _ANNOUNCEMENT.startswith(rest[: len(_ANNOUNCEMENT)]):
             raise httpcore.WriteError("the connection ended or an answer came before the request had left")
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Return what arrives, b"" at the end. Raise ReadTimeout for a part of the answer that takes too long."""
         if self._until is None:
             self.expect_part()
+        if self._held:
+            data, self._held = self._held, b""
+            return data
         data, self._early = self._early, b""
         if not data:
             left = cast("float", self._until) - time.monotonic()
@@ -117,8 +121,8 @@ class Stream(httpcore.NetworkStream):
         self._framing += len(data)
         if self._framing > _MOST_FRAMING:
             raise httpcore.RemoteProtocolError("the answer has too long a head")
-        if len(self._answer) <= _MOST_RECORDED:
-            self._answer += data
+        if len(data) > 1:
+            data, self._held = data[:-1], data[-1:]
         return data
 
     def expect_part(self) -> None:
@@ -126,12 +130,14 @@ class Stream(httpcore.NetworkStream):
         self._until = time.monotonic() + self._patience
         self._framing = 0
 
-    def has_one_answer(self) -> bool:
-        """Return whether one answer that another may follow has arrived since the last request, and nothing else."""
-        if len(self._answer) > _MOST_RECORDED:
-            return False
-        reader = _reader(bytes(self._answer))
-        return reader.their_state is h11.DONE and not reader.trailing_data[0]
+    @property
+    def holds_surplus(self) -> bool:
+        """Whether bytes arrived behind the answer that was read last.
+
+        The last byte of each read is handed out only when it is asked for. The parser of httpcore asks for it if the
+        answer ends there, or later; if it does not, the answer ended before.
+        """
+        return bool(self._held or self._early)
 
     def close(self) -> None:
         """Close the connection; may be repeated."""
@@ -162,18 +168,6 @@ class Stream(httpcore.NetworkStream):
         """Return whether bytes wait that TLS has decrypted: the socket does not show them."""
         ends = {self._socket, self._under.get_extra_info("ssl_object")}
         return any(isinstance(end, ssl.SSLSocket | ssl.SSLObject) and end.pending() for end in ends)
-
-
-def _reader(received: bytes) -> h11.Connection:
-    """Return the parser of bytes that arrived since a request, once it has parsed them."""
-    reader = h11.Connection(h11.CLIENT)
-    reader.send(h11.Request(method="POST", target="/", headers=[("Host", "service"), ("Content-Length", "0")]))
-    reader.send(h11.EndOfMessage())
-    reader.receive_data(received)
-    with suppress(h11.RemoteProtocolError):
-        while reader.next_event() not in (h11.NEED_DATA, h11.PAUSED):
-            pass
-    return reader
 
 
 class _LookUps:

@@ -151,7 +151,7 @@ class Transport(httpx.BaseTransport):
         # With a length and with chunks it is not certain where the answer ended.
         has_two_ends = "content-length" in response.headers and "transfer-encoding" in response.headers
         if isinstance(stream, Stream):
-            stream.keeps = not has_two_ends and stream.has_one_answer()
+            stream.keeps = not (has_two_ends or stream.holds_surplus)
 
     def waits(self, patience: float | None = None) -> dict[str, Any]:
         """Return what a request carries: the time-outs of its waits, each at most `patience` seconds."""

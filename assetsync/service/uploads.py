@@ -73,12 +73,12 @@ class Uploads:
         return Sent(self.redaction.outcome(outcome, sending.left), sending.left, body.bytes_sent, body.md5)
 
     def _request(self, framed: Framed, sending: Sending) -> httpx.Request:
-        target = self.url.raw_path
+        url = self.url
         if framed.query:
-            target += (b"&" if self.url.query else b"?") + framed.query.encode("ascii")
+            target = url.raw_path + (b"&" if url.query else b"?") + framed.query.encode("ascii")
+            url = url.copy_with(raw_path=target)
         headers = {**HEADERS, "Content-Type": framed.content_type, "Content-Length": str(framed.length)}
-        url, waits = self.url.copy_with(raw_path=target), self._transport.waits()
-        return httpx.Request("POST", url, headers=headers, content=sending, extensions=waits)
+        return httpx.Request("POST", url, headers=headers, content=sending, extensions=self._transport.waits())
 
     def _outcome(
         self, request: UploadRequest, body: Body, response: httpx.Response, content: bytes, left: SentExtent
