@@ -48,10 +48,11 @@ class Stream(httpcore.NetworkStream):
         self._patience = patience
         self._backend = backend
         self._socket: socket.socket = under.get_extra_info("socket")
-        self._until: float | None = None
+        self._until = 0.0
         self._framing = 0
-        self._early = b""
-        self._held = b""
+        # Whether the last request has left; the next bytes to be written begin another one.
+        self._has_left = True
+        self._head = self._early = self._held = b""
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN | select.POLLOUT)
         self._shut = False
@@ -63,11 +64,16 @@ class Stream(httpcore.NetworkStream):
         """Send bytes. Raise WriteError if an answer or the end of the connection arrives before they have left."""
         if self._shut:
             raise httpcore.WriteError("the client was closed")
-        if self._until is not None:
-            # The first bytes of another request.
-            self._until = None
-        self.keeps = False
-        view = memoryview(buffer)
+        if self._has_left:
+            # The head of another request leaves with the first piece of its body.
+            self._has_left = self.keeps = False
+            self._head = buffer
+            return
+        self._send(buffer, timeout)
+
+    def _send(self, buffer: bytes, timeout: float | None) -> None:
+        head, self._head = self._head, b""
+        view = memoryview(head + buffer)
         while view:
             self._wait_for_room(timeout)
             self._under.write(cast("bytes", view[:_SLICE]), timeout)
@@ -100,14 +106,16 @@ class Stream(httpcore.NetworkStream):
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Return what arrives, b"" at the end. Raise ReadTimeout for a part of the answer that takes too long."""
-        if self._until is None:
+        if not self._has_left:
+            self._send(b"", timeout)
+            self._has_left = True
             self.expect_part()
         if self._held:
             data, self._held = self._held, b""
             return data
         data, self._early = self._early, b""
         if not data:
-            left = cast("float", self._until) - time.monotonic()
+            left = self._until - time.monotonic()
             if left <= 0:
                 raise httpcore.ReadTimeout("a part of the answer took too long")
             data = self._under.read(max_bytes, left if timeout is None else min(timeout, left))

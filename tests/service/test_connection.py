@@ -120,6 +120,19 @@ def test_slow_reader_of_a_body_is_no_timeout(serve, connect, wire_tools):
     assert count == 20_000, "the number of rows"
 
 
+def test_small_request_is_one_write(serve, connect, make_body, make_request, wire_tools):
+    came = []
+
+    def script(conn):
+        came.append(conn.recv(1 << 20))
+        conn.sendall(wire_tools.http(SUCCESS))
+
+    sent = connect(serve(script).port).upload(make_request(), make_body(b"x" * 5000))
+    assert sent.outcome.answer is Answer.ACCEPTED
+    assert came[0].startswith(b"POST ")
+    assert came[0].endswith(b"--\r\n")
+
+
 def test_answer_in_other_protocol_is_rejected(serve, connect, make_body, make_request, wire_tools):
     def script(conn):
         wire_tools.request(conn)
