@@ -53,7 +53,8 @@ def set_fact(conn: Handle, name: str, value: str | None) -> None:
 
 def fact(conn: Handle, name: str) -> str | None:
     """Return one fact; None if it was never written."""
-    found = list(conn.table("facts").rows_where("name = ?", [name], select="value"))
+    # Read with each step of the daemon: the library would first read the names of all tables, twice.
+    found = conn.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchall()
     return found[0]["value"] if found else None
 
 
