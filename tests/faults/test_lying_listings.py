@@ -171,6 +171,7 @@ def test_broad_name_waits_for_the_end_of_the_scan(world):
     world.scan()
     world.live(10.0, tick=5.0)
     assert world.posted() == []
+    assert len([search for search in world.service.searches if search.searchfor == "%.jpg"]) <= 8
 
 
 def test_restart_lists_capped_folder_again(world):

@@ -6,10 +6,10 @@ number of threads that read has no influence on descriptors and memory. How a co
 """
 
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 
 from assetsync.ledger.file.handle import Handle
 
@@ -28,7 +28,10 @@ class Readers:
     def __init__(self, connect: Callable[[], Handle]) -> None:
         """Open no connection yet; `connect` opens each when it is needed first."""
         self._connect = connect
-        self._slots = threading.Semaphore(MOST)
+        # One item for each connection that may be lent: half the time of a semaphore, once for each query.
+        self._slots: SimpleQueue[None] = SimpleQueue()
+        for _ in range(MOST):
+            self._slots.put(None)
         self._opened: list[Handle] = []
         # The connection that was used last is used first: its cache holds the ledger's pages.
         self._free: list[Handle] = []
@@ -48,7 +51,8 @@ class Readers:
 
         Raise sqlite3.ProgrammingError after `close`, and what opening a connection raises.
         """
-        with self._slots:
+        self._slots.get()
+        try:
             if self._is_closed:
                 raise sqlite3.ProgrammingError("Cannot operate on a closed database.")
             try:
@@ -59,6 +63,8 @@ class Readers:
                 yield conn
             finally:
                 self._free.append(conn)
+        finally:
+            self._slots.put(None)
 
     def close(self) -> None:
         """Interrupt the queries that run, and close the connections; one that hangs stays open. May be repeated."""
@@ -69,11 +75,13 @@ class Readers:
             # A query that was about to begin is not interrupted the first time.
             for conn in opened:
                 conn.conn.interrupt()
-            ended += self._slots.acquire(timeout=_INTERRUPT_EVERY)
+            with suppress(Empty):
+                self._slots.get(timeout=_INTERRUPT_EVERY)
+                ended += 1
         while self._free:
             self._free.pop().close()
         for _ in range(ended):
-            self._slots.release()
+            self._slots.put(None)
 
     def _open(self) -> Handle:
         conn = self._connect()

@@ -294,7 +294,7 @@ class FolderListing:
         """
         folder, listings = row.destfolderid, self._ledger.folder_listings
         # Before the first scan has ended, few files may be queued: each is searched for.
-        if listed.may_be_cut and self._ledger.runs.has_scanned():
+        if listed.may_be_cut and not listed.incomplete and self._ledger.runs.has_scanned():
             self._announce()
             with self._alone(folder, self._again):
                 self._look_for_some(folder, listed)
