@@ -31,13 +31,17 @@ class Handle(sqlite_utils.Database):
             uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
         )
         conn.row_factory = Row
+        self._tables: dict[str, Table] = {}
         super().__init__(conn, recursive_triggers=False, execute_plugins=False)
 
     def table(self, table_name: str, **kwargs: Any) -> Table:
         """Return a table; raise OperationalError if there is none, which the library would create or take for empty."""
+        if not kwargs and table_name in self._tables:
+            return self._tables[table_name]
         if table_name not in self.table_names():
             raise sqlite3.OperationalError(f"no such table: {table_name}")
-        return super().table(table_name, **kwargs)
+        table = super().table(table_name, **kwargs)
+        return table if kwargs else self._tables.setdefault(table_name, table)
 
     def update_where(self, table_name: str, updates: dict[str, Any], where: str, values: Sequence[Any] = ()) -> int:
         """Change the rows of a small table for which a condition holds; return their number."""
