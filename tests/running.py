@@ -1,5 +1,6 @@
 """A daemon as a real process, on a real tree, against the sandbox."""
 
+import io
 import json
 import os
 import signal
@@ -7,12 +8,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
+import pytest
+
+from assetsync.cli.entry import run
 from assetsync.ledger.ledger import read_ledger
 from assetsync.model import State
 from assetsync.sandbox import Sandbox, SandboxSettings
+
+from .process import left_as_it_was
 
 FOLDER = "D0D0"
 KEY = "daemon-key"
@@ -151,6 +157,12 @@ class Running:
 
     def until_verified(self, count: int, seconds: float = 60):
         self.until(lambda: self.count() >= count, seconds)
+
+    def status(self, *arguments: str) -> str:
+        """Give what `assetsync status` prints, called in this process: a process of its own takes ten times as long."""
+        with pytest.MonkeyPatch.context() as patch, left_as_it_was(patch), redirect_stdout(io.StringIO()) as said:
+            run(["status", "--config", str(self.config), *arguments])
+        return said.getvalue()
 
     def beside(self, *command: str) -> str:
         """Give what a command prints that runs in the daemon's name spaces."""

@@ -5,8 +5,6 @@ Covers `daemon/loops.py`.
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -79,9 +77,7 @@ module.RootIdentity.check = check
 
 
 def status(running) -> str:
-    command = [sys.executable, "-m", "assetsync", "status", "--json", "--config", running.config]
-    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    return json.loads(said)["verdict"]
+    return json.loads(running.status("--json"))["verdict"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may limit a process that holds a key")

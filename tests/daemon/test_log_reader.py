@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
@@ -45,8 +44,7 @@ def started(running, writing: int, broken: str = ""):
 
 
 def unread(running) -> dict | None:
-    command = [sys.executable, "-m", "assetsync", "status", "--json", "--config", running.config]
-    return json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout)["log_unread"]
+    return json.loads(running.status("--json"))["log_unread"]
 
 
 def test_hanging_log_reader_stops_no_upload(make, pipe):

@@ -3,8 +3,6 @@
 import json
 import signal
 import socket
-import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -36,11 +34,6 @@ def get(address: str, path: str = "/") -> str:
         return answer.read().decode()
 
 
-def status(running, *arguments: str) -> str:
-    command = [sys.executable, "-m", "assetsync", "status", "--config", str(running.config), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
 def test_daemon_status_is_equal_everywhere(make, systemd):
     """Compare systemd's status line, the page, its JSON, the metrics and `status` beside the daemon."""
     running = make(status=ANYWHERE).start(NOTIFY_SOCKET=systemd.getsockname())
@@ -51,11 +44,11 @@ def test_daemon_status_is_equal_everywhere(make, systemd):
     heard = ""
     while heard != "STATUS=1 of 2 verified, 1 needs you.":
         heard = systemd.recv(4096).decode()
-    assert status(running).splitlines()[0] == "d: 1 of 2 verified, 1 needs you."
+    assert running.status().splitlines()[0] == "d: 1 of 2 verified, 1 needs you."
     page = get(running.address())
     assert "1 of 2 verified, 1 needs you." in page
     assert "photos/empty.jpg" in page
-    beside, shown = json.loads(status(running, "--json")), json.loads(get(running.address(), "/status.json"))
+    beside, shown = json.loads(running.status("--json")), json.loads(get(running.address(), "/status.json"))
     daemon = shown.pop("daemon")
     for changing in ("at", "last_runs", "last_scan", "scan_age_seconds"):
         assert beside.pop(changing)
@@ -125,11 +118,11 @@ def test_refused_configuration_stays_visible(make):
     assert "Configuration refused" in get(running.address())
     running.config.write_text(good, "utf-8")
     line = f"configuration rejected at {shown()['at']}; the old one stays active: {shown()['mistake']}"
-    assert line in status(running).splitlines()
+    assert line in running.status().splitlines()
     running.signal(signal.SIGHUP)
     running.until(lambda: len(running.events("status page")) == 2)
     assert shown() is None
-    assert "configuration refused" not in status(running)
+    assert "configuration refused" not in running.status()
     assert running.stop() == 0
 
 
@@ -142,9 +135,9 @@ def test_taken_port_is_logged_and_tolerated(make):
         (said,) = running.events("the status page cannot be shown")
         assert (said["level"], said["listen"]) == ("error", f"127.0.0.1:{other.getsockname()[1]}")
         assert "status.listen" in said["fix"]
-        running.until(lambda: "no page: " in status(running))
-        assert "Address already in use; files are mirrored all the same" in status(running)
-        page = json.loads(status(running, "--json"))["page"]
+        running.until(lambda: "no page: " in running.status())
+        assert "Address already in use; files are mirrored all the same" in running.status()
+        page = json.loads(running.status("--json"))["page"]
         assert page == {"address": None, "detail": "Address already in use"}
         assert running.stop() == 0
 
@@ -159,13 +152,13 @@ def test_automatic_port_is_kept(make):
     running = make(status=f'{{listen: "{host}:0"}}').start()
 
     def address():
-        page = json.loads(status(running, "--json"))["page"]
+        page = json.loads(running.status("--json"))["page"]
         return page and page["address"]
 
     running.until(address)
     first = address()
     assert get(first, "healthz") == "ok\n"
-    assert f"page: {first}" in status(running)
+    assert f"page: {first}" in running.status()
     assert (running.stop(), address()) == (0, None)
     with socket.create_server((host, int(first.rpartition(":")[2].strip("/")))):
         running.start()
@@ -181,10 +174,10 @@ def test_automatic_port_is_kept(make):
 def test_automatic_port_is_not_one_that_was_named(make, reserved_port):
     """The site got the port of another one, which was being restarted, and its `listen` was corrected to auto."""
     running = make(status=f'{{listen: "127.0.0.1:{reserved_port}"}}').start()
-    running.until(lambda: f"page: http://127.0.0.1:{reserved_port}/" in status(running))
+    running.until(lambda: f"page: http://127.0.0.1:{reserved_port}/" in running.status())
     running.write_config(status="{listen: auto}")
     running.signal(signal.SIGHUP)
-    running.until(lambda: "page: http" in status(running) and f":{reserved_port}/" not in status(running))
+    running.until(lambda: "page: http" in running.status() and f":{reserved_port}/" not in running.status())
     assert running.stop() == 0
 
 
@@ -192,27 +185,27 @@ def test_outage_shows_in_every_output(make, sandbox):
     sandbox.set_faults(FaultRule(kind=FaultKind.STATUS), FaultRule(kind=FaultKind.STATUS, operation=Operation.SEARCH))
     running = make(status=ANYWHERE).start()
     (running.photos / "a.jpg").write_bytes(b"a")
-    running.until(lambda: "Paused for" in status(running))
-    assert "paused since" in status(running)
+    running.until(lambda: "Paused for" in running.status())
+    assert "paused since" in running.status()
     running.until(lambda: "Paused for" in get(running.address()))
     assert 'assetsync_paused{reason="' in get(running.address(), "/metrics")
     assert get(running.address(), "/healthz") == "ok\n", "a service that is down is no illness of ours"
     sandbox.set_faults()
     running.until_verified(1, 200)
-    running.until(lambda: "paused" not in status(running))
+    running.until(lambda: "paused" not in running.status())
     assert running.stop() == 0
 
 
 def test_settling_files_are_counted_pending(make):
     running = make(status=ANYWHERE, watch="{settle: 1h}").start()
     (running.photos / "a.jpg").write_bytes(b"a")
-    running.until(lambda: status(running).startswith("d: In progress: 1 pending."))
+    running.until(lambda: running.status().startswith("d: In progress: 1 pending."))
     running.until(lambda: json.loads(get(running.address(), "/status.json"))["unsettled"] == 1)
     assert running.stop() == 0
     (running.photos / "a.jpg").unlink()
-    assert status(running).startswith("d: No process is running: 1 pending."), "nobody has looked at the tree since"
+    assert running.status().startswith("d: No process is running: 1 pending."), "nobody has looked at the tree since"
     running.start()
-    running.until(lambda: status(running).startswith("d: in sync: 0 files"))
+    running.until(lambda: running.status().startswith("d: in sync: 0 files"))
     assert running.stop() == 0
 
 
