@@ -73,6 +73,7 @@ class Writer(Handle):
 
     def __init__(self, handle: Handle, commit: Callable[[str], None]) -> None:
         sqlite_utils.Database.__init__(self, handle.conn, recursive_triggers=False, execute_plugins=False)
+        self._tables = {}
         self._mark = commit
 
     def execute(self, sql, parameters=None):
