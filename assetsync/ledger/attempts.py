@@ -96,7 +96,7 @@ class AttemptResults:
                 detail = f"the service answered with {assetid}, which is already the id of another file"
                 _end(conn, attempt_id, sent, "id_taken", now)
                 _keep_for_grace(conn, attempt_id, sent)
-                return apply(conn, file_id, Event.LOST, now, reason="id_taken", detail=detail)
+                return apply(conn, file_id, Event.LOST, now, reason="id_taken", detail=detail, md5=sent.md5)
             _end_accepted(conn, attempt_id, sent, now)
             if owner is not None and not owner["rests"]:
                 _dispute(conn, owner["id"], now)

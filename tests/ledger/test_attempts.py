@@ -133,6 +133,14 @@ def test_id_of_earlier_answer_is_doubted(book):
     assert book.by_id(first) == first
 
 
+def test_upload_with_taken_id_keeps_its_digest(book):
+    """A file of unknown digest is hashed while it is sent; without the digest an equal newer version would be sent."""
+    book.accept(book.queue(b"first"), "A")
+    second = book.queue(b"second")
+    doubted = book.accept(second, "A", md5=M2, attempt=book.begin(second, md5=None))
+    assert (doubted.state, doubted.md5) == (State.IN_DOUBT, M2)
+
+
 def test_an_id_of_history_can_be_given_again(book):
     old = book.accept(book.queue(b"a"), "A")
     book.ledger.versions.unwanted([(old.id, b"a")], Event.VANISHED, NOW)
