@@ -13,7 +13,7 @@ from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
 from assetsync.ledger.file.database import ANY_OF, Database
 from assetsync.ledger.file.facts import set_fact
 from assetsync.ledger.file.handle import Handle
-from assetsync.ledger.rows import WHOSE_ASSET, FileRow, files_where, retry_where
+from assetsync.ledger.rows import NEW_FIELD, NO_SIDECAR, WHOSE_ASSET, FileRow, files_where, retry_where
 from assetsync.ledger.runs import AUDITED
 
 UNLISTED = "unlisted"
@@ -210,8 +210,16 @@ class FolderListings:
         return path
 
     def first_absent(self, destfolderid: str) -> int | None:
-        """Return the first version of a folder whose upload was found absent, and that was not read back since."""
-        sql = f"SELECT MIN(id) FROM files {_WANTED_IN} AND absences > 0 AND state <> 'verified'"
+        """Return the first version of a folder whose upload was found absent, and that was not read back since.
+
+        A version that cannot go again by itself is left out: it waits for its sidecar or for a field, or is blocked for
+        another reason than its absences.
+        """
+        sql = (
+            f"SELECT MIN(id) FROM files {_WANTED_IN} AND absences > 0 AND state <> 'verified'"
+            f" AND COALESCE(reason, '') NOT IN ('{NO_SIDECAR}', '{NEW_FIELD}')"
+            " AND (state <> 'blocked' OR reason = 'undecidable')"
+        )
         found: int | None = self._store.value(sql, destfolderid)
         return found
 

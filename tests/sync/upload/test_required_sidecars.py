@@ -41,6 +41,24 @@ def test_file_waits_and_is_counted_apart(strict):
     assert any("waiting for their own sidecars" in line for line in leftovers(status(strict)))
 
 
+@pytest.mark.parametrize(("sidecar", "reason"), [(b"", "no_sidecar"), (b"description: [", "sidecar")])
+def test_lost_upload_that_waits_holds_no_other(strict, sidecar, reason):
+    """Two uploads into an empty folder are lost; the first file cannot go again, because of its sidecar."""
+    strict.write("a.jpg.yaml", b"description: d")
+    strict.service.script.extend(["lost_before"] * 2)
+    strict.scan()
+    strict.live(5)
+    strict.write("a.jpg.yaml", sidecar)
+    strict.hint("a.jpg.yaml")
+    strict.live(100)
+    assert (strict.row("a.jpg").reason, strict.row("a.jpg").absences) == (reason, 1)
+    strict.write("b.jpg", b"other")
+    strict.write("b.jpg.yaml", b"description: d")
+    strict.scan()
+    strict.live(200)
+    assert (strict.row("a.jpg").reason, strict.row("b.jpg").state) == (reason, State.VERIFIED)
+
+
 @pytest.mark.parametrize("name", ["a.jpg.yaml", "a.jpg.xmp", "a.XMP"])
 def test_own_sidecar_ends_the_wait_at_once(strict, name):
     strict.write(name, b"description: d" if name.endswith("yaml") else xmp("d"))
