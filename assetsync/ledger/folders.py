@@ -153,6 +153,10 @@ class FolderListings:
             destfolderid,
         )
 
+    def may_lack(self) -> bool:
+        """Return whether the ledger may lack uploads that were sent, as after a loss of it (`open_ledger`)."""
+        return self._store.fact("listed_from") is not None
+
     def spell(self, spelling: Mapping[str, str]) -> None:
         """Write folder ids as the configuration does (`_spell`), if that has changed since the last start."""
         spelled = json.dumps(sorted(spelling.values()))

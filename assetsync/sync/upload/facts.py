@@ -33,8 +33,9 @@ class Listing:
     """What the listing of the destination folder shows of a file.
 
     `unprocessed` is an asset of the file's name that the service has not processed yet. It was first seen at `since`,
-    in seconds since the epoch. With `is_running`, another worker is listing the folder, and nothing is known yet.
-    `unsure` states why the folder may hold the file although nothing shows it.
+    in seconds since the epoch. With `is_running` nothing is known yet: another worker is listing the folder, or an
+    upload in doubt shows whether its empty listing can be believed. `unsure` states why the folder may hold the file
+    although nothing shows it.
     """
 
     unprocessed: str | None = None

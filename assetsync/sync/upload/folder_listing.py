@@ -218,8 +218,9 @@ class FolderListing:
         if listed.is_empty:
             absent = self._ledger.folder_listings.absent(row)
             listed = self._after_first(row, listed, absent)
-            if listed.is_empty and not self._may_go_again(row, absent):
-                return Listing(unsure=_UNSEEN)
+            held = self._held_while_empty(row, absent) if listed.is_empty else None
+            if held is not None:
+                return held
         unsure = None
         try:
             if listed.incomplete and self._clock.steady() >= listed.again_at:
@@ -273,6 +274,17 @@ class FolderListing:
     def _has_shown(self, folder: str) -> bool:
         """Return whether the folder has shown an asset of ours that is still expected there."""
         return bool(self._ledger.control_samples.read_back_last(folder, 1))
+
+    def _held_while_empty(self, row: FileRow, absent: list[tuple[int, float]]) -> Listing | None:
+        """Return what holds a file back while its folder shows nothing; None if the file is sent to find out.
+
+        A folder that holds uploads of a lost ledger may show nothing for a while: there each lost answer would let one
+        more file go that the folder holds already.
+        """
+        may_hold_it = self._ledger.folder_listings.may_lack() and not row.send_again
+        if may_hold_it and row.destfolderid in self._ledger.doubts.by_folder():
+            return Listing(is_running=True)
+        return None if self._may_go_again(row, absent) else Listing(unsure=_UNSEEN)
 
     def _may_go_again(self, row: FileRow, absent: list[tuple[int, float]]) -> bool:
         """Return whether a file that an empty folder did not show may be sent there again.

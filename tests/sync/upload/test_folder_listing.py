@@ -42,6 +42,26 @@ def test_folder_is_listed_once_before_posts(world):
     assert [search for search in world.service.searches if search.searchfor == "%"] == listings
 
 
+def test_lost_answer_lets_no_second_file_go(world):
+    """The ledger is lost, and the folder that holds both files shows nothing for a while."""
+    for name in ("a.jpg", "b.jpg"):
+        world.write(name, name.encode())
+    world.scan()
+    world.live(60)
+    world.close()
+    for ending in ("", "-wal", "-shm"):
+        world.ledger_path.with_name(world.ledger_path.name + ending).unlink(missing_ok=True)
+    world.service.posts.clear()
+    world.service.unseen = {"F1"}
+    world.service.script.append("lost_after")
+    world.scan()
+    world.live(15)
+    assert len(world.posted()) == 1
+    world.service.unseen = set()
+    world.live(60)
+    assert (len(world.posted()), set(world.states().values())) == (1, {State.VERIFIED})
+
+
 def test_file_waits_for_namesake_of_folded_blanks(world):
     world.service.folds_blanks = True
     working_on(world, b"film", "a  film.mp4")
