@@ -270,7 +270,7 @@ def build(
         doubt_limit,
         folder_listing.closed,
         has_waiting=kinds.has_waiting,
-        may_send=lambda: window is None or window.opens(clock.now()) is None,
+        may_send=lambda: window is None or window.at(clock.now()) != 0,
     )
     uploads = UploadContext(
         context,

@@ -329,7 +329,7 @@ def read_status(config: Outline, ledger: LedgerView, now: float, *, running: boo
     else:
         holder = Holder(running is not False)
     running, last_holder = holder.sends, ledger.runs.recorded(LastHolder)
-    counts, window = reports.counts(now), config.window
+    counts, window = reports.counts(now), config.upload_window
     drifted = reports.drifted(_DRIFT_SAMPLE)
     sends = running and counts.of(State.QUEUED, State.SENDING) > counts.waiting_for_sidecar
     return SiteStatus(

@@ -3,9 +3,10 @@
 Uploads that may have been stored must not pile up. The limits are left to `core.doubt_limits`; here the doubts and the
 accepted uploads are counted. An upload that is answered and fails slows down its folder.
 
-Pausing all uploads is left to `circuit_breaker`, the `upload.window` to `config.values.Window`.
+Pausing all uploads is left to `circuit_breaker`, the hours to `config.timetable`, pauses by a person to `core.pauses`.
 """
 
+import sys
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
@@ -13,6 +14,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from assetsync.config.models import SiteConfig
+from assetsync.config.timetable import Timetable
 from assetsync.core.backoff import delay
 from assetsync.core.doubt_grace import grace_of_whole
 from assetsync.core.doubt_limits import DoubtLimits, accepted_within
@@ -45,27 +47,34 @@ class Choice(NamedTuple):
 
 
 class RateLimiter:
-    """Rate limit shared by all workers; `rate` is in bytes per second.
+    """Rate limit shared by all workers; a change of the hour reaches the uploads under way.
 
     A wait calls `tick` every second: the call is a sign of life, and the wait ends if it returns True.
     """
 
-    def __init__(self, rate: float, clock: Clock, tick: Callable[[], bool] = lambda: False) -> None:
-        self._rate = rate
+    def __init__(self, rates: Timetable, clock: Clock, tick: Callable[[], bool] = lambda: False) -> None:
+        self._rates = rates
         self._clock = clock
         self._tick = tick
         self._lock = threading.Lock()
         self._free_at = clock.steady()
-        self.piece = max(_LEAST_PIECE, int(rate * _PIECE_SECONDS))
-        """Maximum bytes per write, so that pauses stay short: a service drops a client that is silent for a minute."""
+
+    def piece(self) -> int:
+        """Return the maximum bytes per write now.
+
+        Pauses stay short by it: a service drops a client that is silent for a minute.
+        """
+        rate = self._rates.at(self._clock.now())
+        return sys.maxsize if rate is None else max(_LEAST_PIECE, int(rate * _PIECE_SECONDS))
 
     def pace(self, size: int) -> None:
         """Wait until `size` more bytes may leave, or until the program stops."""
+        rate = self._rates.at(self._clock.now())
         with self._lock:
             now = self._clock.steady()
             # Unused time accumulates to at most one second's worth of bytes.
-            start = max(self._free_at, now - _BURST_SECONDS)
-            self._free_at = start + size / self._rate
+            start = now if rate is None else max(self._free_at, now - _BURST_SECONDS)
+            self._free_at = start if rate is None else start + size / rate
             wait = start - now
         until = now + wait
         while (left := until - self._clock.steady()) > 0:
