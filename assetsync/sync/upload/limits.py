@@ -11,7 +11,6 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from typing import NamedTuple
 
 from assetsync.config.models import SiteConfig
 from assetsync.config.timetable import Timetable
@@ -22,6 +21,7 @@ from assetsync.core.outcome import TOO_LARGE_FOR_PROXY
 from assetsync.errors import LedgerError
 from assetsync.ledger.doubts import Doubts
 from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.queue import Choice
 from assetsync.ledger.runs import DAY, ProxyLimit
 from assetsync.model import Clock
 
@@ -34,16 +34,6 @@ _COUNT_AGAIN = 0.25
 _SLOT = 30.0
 _FAILED_BY_CHANCE = 3
 _LONGEST_PAUSE = 30.0
-
-
-class Choice(NamedTuple):
-    """Which rows to take: the oldest that are due, or with `newest` the newest that were never tried.
-
-    Folders in `apart_from` are left out.
-    """
-
-    apart_from: Collection[str] = ()
-    newest: bool = False
 
 
 class RateLimiter:
@@ -312,16 +302,22 @@ class DoubtLimit:
             self._uncounted = 0
 
     def oldest_and_newest(
-        self, apart_from: Collection[str], busy: Collection[str] = (), *, anew: bool = False
+        self,
+        apart_from: Collection[str],
+        busy: Collection[str] = (),
+        pauses: tuple[bytes, ...] = (),
+        *,
+        anew: bool = False,
     ) -> tuple[Choice, Choice]:
         """Return which of the oldest due files, and which of the newest, may be sent.
 
-        Folders in `apart_from` are left out, and those of the `busy` folders that take one file at a time. With `anew`
-        the doubts are counted again; otherwise the last count decides.
+        Folders in `apart_from`, paths in `pauses`, and those of the `busy` folders that take one file at a time are
+        left out. With `anew` the doubts are counted again; otherwise the last count decides.
         """
         limits = self.count() if anew else self._limits
         apart = (*apart_from, *self._failing.paused(), *limits.one_at_a_time.intersection(busy))
-        return Choice((*apart, *limits.held_for_waiting)), Choice((*apart, *limits.held), newest=True)
+        oldest = Choice((*apart, *limits.held_for_waiting), pauses=pauses)
+        return oldest, Choice((*apart, *limits.held), newest=True, pauses=pauses)
 
     def _needed(self, took: float, *, answered: bool) -> float:
         """Return the grace in seconds of an upload in doubt that was not looked up yet."""
