@@ -52,6 +52,7 @@ from assetsync.sync.upload.results import ResultRecorder
 from assetsync.sync.upload.uploader import Uploader
 from assetsync.sync.upload.worker import UploadContext
 from assetsync.sync.upload_address import UploadAddressCheck
+from assetsync.text import printable
 
 log = structlog.get_logger(__name__)
 
@@ -117,6 +118,7 @@ class Site:
         ledger.queue.release_folders(now)
         ledger.queue.sidecars_may_be_optional(now)
         self.indexer.begin()
+        self.count_pauses()
         self.try_again()
         if ledger.restored:
             why = "it was restored from a backup, rolled back with its disk, copied here, or given another owner"
@@ -158,8 +160,17 @@ class Site:
             self.try_again(only_due=True)
         return is_tried or waited
 
+    def count_pauses(self) -> bool:
+        """Count the pauses by a person down; return whether any has ended."""
+        over = self.context.ledger.pauses.count(self.context.clock)
+        for pause in over:
+            log.info("pause ended", path=printable(pause.path) or ".", who=pause.who)
+        if over:
+            self.upload_queue.clear()
+        return bool(over)
+
     def _may_send(self) -> bool:
-        """Return whether files can be sent: there is no pause and no brake, and the upload window is open."""
+        """Return whether files can be sent: no outage, brake or person stops them, and the upload window is open."""
         return self.circuit_breaker.pause is None and self.uploads.selection.may_send() and not self.brakes.pulled()
 
     def can_send(self) -> bool:
@@ -269,8 +280,9 @@ def build(
         circuit_breaker,
         doubt_limit,
         folder_listing.closed,
+        partial(ledger.pauses.in_force, clock),
         has_waiting=kinds.has_waiting,
-        may_send=lambda: window is None or window.opens(clock.now()) is None,
+        is_hour=lambda: window is None or window.at(clock.now()) != 0,
     )
     uploads = UploadContext(
         context,
@@ -298,6 +310,7 @@ def build(
         settling,
         folder_listing,
         may_send=lambda: selection.may_send() and not brakes.pulled(),
+        paused=selection.paused,
     )
     return Site(
         config=config,

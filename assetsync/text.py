@@ -45,6 +45,11 @@ def on_the_wall(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds).astimezone():%H:%M %Z}"
 
 
+def local_moment(seconds: float) -> str:
+    """Return a time in local time with its date, such as `2026-11-25 18:00 CET`, as people set it."""
+    return f"{datetime.fromtimestamp(seconds).astimezone():%Y-%m-%d %H:%M %Z}"
+
+
 def amount(size: float) -> str:
     """Return a number of bytes with its unit, such as `3.4 MB`."""
     for unit in _UNITS:
@@ -103,6 +108,11 @@ def printable(name: bytes | str) -> str:
         # Most names are printable, and this check is three times as fast.
         return name
     return ACTIVE.sub(_escape, decoded(name))
+
+
+def named_path(path: bytes) -> str:
+    """Return a path relative to the root as it is printed; the root itself is the whole site."""
+    return printable(path) if path else "the whole site"
 
 
 def quoted(path: bytes) -> str:

@@ -32,7 +32,7 @@ EXAMPLE = ROOT / "config.example.yaml"
 _READERS = {
     "duration": "duration",
     "size": "size",
-    "rate": "rate",
+    "rates": "rate or timetable",
     "share": "percentage",
     "window": "hours",
     "listen": "address:port or auto",

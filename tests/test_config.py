@@ -8,10 +8,9 @@ Covers `config/document/fields.py`, `config/document/loader.py`, `config/documen
 import os
 import re
 import threading
-import time as time_module
-from datetime import UTC, datetime, time, timedelta
+import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from time import tzset
 
 import pytest
 from apscheduler.triggers.combining import OrTrigger
@@ -27,7 +26,6 @@ from assetsync.config import (
     Interval,
     Listen,
     SiteConfig,
-    Window,
     key_file,
     key_file_warning,
     load_config,
@@ -41,6 +39,7 @@ from assetsync.config.document.problems import inner_model
 from assetsync.config.models import _SOUND_PATTERN
 from assetsync.config.schedule import cron
 from assetsync.config.source import read_source
+from assetsync.config.timetable import rates, window
 from assetsync.errors import ConfigError
 from assetsync.model import Mapping, Metadata, UploadOptions
 
@@ -243,53 +242,12 @@ def test_a_duration_becomes_seconds(make_config, text, seconds):
 )
 def test_a_size_becomes_bytes(make_config, text, count):
     config = make_config(f"upload: {{max_file_size: {text}, rate: {text}/s}}\n")
-    assert (config.upload.max_file_size, config.upload.rate) == (count, count)
-
-
-@pytest.mark.parametrize(
-    ("text", "inside", "outside"),
-    [
-        ("19:00-07:00", [time(19), time(23, 59), time(0), time(6, 59)], [time(7), time(12), time(18, 59)]),
-        ("7:30-19:00", [time(7, 30), time(18, 59)], [time(7, 29), time(19), time(0)]),
-        ("18:00-24:00", [time(18), time(23, 59)], [time(0), time(17, 59)]),
-    ],
-)
-def test_window_is_open_from_begin_to_end(make_config, text, inside, outside):
-    window = make_config(f'upload: {{window: "{text}"}}\n').upload.window
-    assert [window.holds(at) for at in inside] == [True] * len(inside)
-    assert [window.holds(at) for at in outside] == [False] * len(outside)
-
-
-@pytest.mark.parametrize(
-    ("text", "now", "opens"),
-    [
-        ("19:00-07:00", "2026-03-05 12:30:00", "2026-03-05 19:00:00"),
-        ("07:30-19:00", "2026-03-05 19:00:00", "2026-03-06 07:30:00"),
-        ("07:30-19:00", "2026-12-31 06:59:59", "2026-12-31 07:30:00"),
-        ("07:30-19:00", "2026-12-31 23:59:00", "2027-01-01 07:30:00"),
-        ("19:00-07:00", "2026-03-05 06:59:00", None),
-    ],
-)
-def test_when_the_window_opens_next(make_config, text, now, opens):
-    window = make_config(f'upload: {{window: "{text}"}}\n').upload.window
-    at, then = (text and datetime.fromisoformat(text).timestamp() for text in (now, opens))
-    assert window.opens(at) == then
-
-
-def test_window_in_repeated_hour_opens_later(make_config, monkeypatch):
-    monkeypatch.setenv("TZ", "Europe/Oslo")
-    tzset()
-    try:
-        window = make_config('upload: {window: "02:15-02:45"}\n').upload.window
-        second = datetime(2026, 10, 25, 1, 10, tzinfo=UTC).timestamp()
-        assert window.opens(second) == second + 5 * 60
-    finally:
-        monkeypatch.undo()
-        tzset()
+    assert (config.upload.max_file_size, config.upload.rate) == (count, rates(f"{text}/s"))
+    assert rates(f"{text}/s").at(0) == count
 
 
 def test_unquoted_window_equals_quoted_one(make_config):
-    assert make_config("upload:\n  window: 19:00-07:00\n").upload.window == Window(time(19), time(7))
+    assert make_config("upload:\n  window: 19:00-07:00\n").upload.window == window("19:00-07:00")
 
 
 @pytest.mark.parametrize(
@@ -581,7 +539,7 @@ MISTAKES = [
     (SMALLEST + "upload: {rate: 20MB}\n", "line 9: upload.rate: it must be a size a second: write it such as 20MB/s"),
     (SMALLEST + "upload: {rate: 0MB/s}\n", "line 9: upload.rate: it must be a size of at least one byte: write a size"),
     (SMALLEST + "upload: {max_file_size: 20M}\n", "line 9: upload.max_file_size: it must be a size: write a number"),
-    (SMALLEST + "upload: {window: 7-19}\n", "line 9: upload.window: it must be two times of the day: write it such as"),
+    (SMALLEST + "upload: {window: 7-19}\n", "line 9: upload.window: it names neither days nor hours: write it such"),
     (SMALLEST + "upload: {window: '7:00-25:00'}\n", "line 9: upload.window: it holds an invalid time: writ"),
     (SMALLEST + "upload: {window: '7:00-7:00'}\n", "line 9: upload.window: it begins and ends at the same time: write"),
     (SMALLEST + "upload: {doubt_grace: 0}\n", "line 9: upload.doubt_grace: it must be 2s or longer, or no look-"),
@@ -709,7 +667,7 @@ def test_a_pipe_is_read_to_its_end(tmp_path):
             for line in SMALLEST.splitlines(keepends=True):
                 file.write(line)
                 file.flush()
-                time_module.sleep(0.01)
+                time.sleep(0.01)
 
     writer = threading.Thread(target=write)
     writer.start()
@@ -833,10 +791,10 @@ def test_credential_older_than_its_file_is_outdated(make_config, make_file, tmp_
     environ = {"CREDENTIALS_DIRECTORY": str(tmp_path)}
     beside = config.file.with_suffix(".key")
     beside.write_text("of-the-last-start\n")
-    time_module.sleep(0.02)
+    time.sleep(0.02)
     make_file("of-the-last-start", "api_key")
     assert outdated_credential(config, environ) is None
-    time_module.sleep(0.02)
+    time.sleep(0.02)
     beside.write_text("of-today\n")
     assert outdated_credential(config, environ).startswith(f"{beside} has changed")
     # Without the credential the key is read again.
@@ -1053,14 +1011,14 @@ def test_slow_pipe_is_read_to_its_end(tmp_path, monkeypatch):
 
     def write() -> None:
         with pipe.open("wb", buffering=0) as writer:
-            time_module.sleep(0.7)
+            time.sleep(0.7)
             writer.write(b"si")
-            time_module.sleep(0.1)
+            time.sleep(0.1)
             writer.write(b"te: hq\n")
 
     # No more than this test waits for it: where nobody reads, its opening of the pipe has no end.
     threading.Thread(target=write, daemon=True).start()
-    time_module.sleep(0.05)
+    time.sleep(0.05)
     assert read_source(pipe, 100) == b"site: hq\n"
 
 

@@ -504,6 +504,7 @@ class World:
             site = self.site
             if site.circuit_breaker.pause is not None and site.circuit_breaker.check_due():
                 site.check_health()
+            site.count_pauses()
             site.try_what_waited()
             if site.circuit_breaker.pause is None:
                 site.intake.look_again()

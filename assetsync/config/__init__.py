@@ -1,8 +1,8 @@
 """Read the configuration of a site: a YAML file, read once, frozen.
 
 `load` reads the file and words its mistakes. `models` defines the values of each key, `outline` those that a reader of
-the ledger needs. `values` and `schedule` read single values. `key` reads the API key, which is never in the file.
-Checking that the named files, folders and services exist is left to `check`.
+the ledger needs. `values`, `schedule` and `timetable` read single values. `key` reads the API key, which is never in
+the file. Checking that the named files, folders and services exist is left to `check`.
 """
 
 from importlib import import_module
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from assetsync.config.models import SiteConfig, mappings
     from assetsync.config.schedule import Cron, Interval
     from assetsync.config.source import KEY_VARIABLE
-    from assetsync.config.values import Listen, Window, duration
+    from assetsync.config.values import Listen, duration
 
 _MODULES = {
     "key": ("key_file", "key_file_fix", "key_file_warning", "outdated_credential", "read_api_key"),
@@ -22,7 +22,7 @@ _MODULES = {
     "models": ("SiteConfig", "mappings"),
     "schedule": ("Cron", "Interval"),
     "source": ("KEY_VARIABLE",),
-    "values": ("Listen", "Window", "duration"),
+    "values": ("Listen", "duration"),
 }
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
     "Interval",
     "Listen",
     "SiteConfig",
-    "Window",
     "duration",
     "is_configuration",
     "key_file",

@@ -38,15 +38,14 @@ from assetsync.config.document.metadata import (
 )
 from assetsync.config.outline import MappedFolder, Outline, usual_ledger
 from assetsync.config.schedule import Due, Interval, cron
+from assetsync.config.timetable import RATE, WINDOW, Timetable, rates, window
 from assetsync.config.values import (
     AUTO,
     DURATION,
     LISTEN,
     SHARE,
     SIZE,
-    WINDOW,
     Listen,
-    Window,
     absolute,
     asset_address,
     base_url,
@@ -54,13 +53,11 @@ from assetsync.config.values import (
     duration,
     grace,
     listen,
-    rate,
     service_url,
     share,
     size,
     some_time,
     web_address,
-    window,
 )  # fmt: skip
 from assetsync.errors import Unusable
 from assetsync.model import LEAST_LONGEST, LONGEST_NAME, MAX_SENT, Mapping, UploadOptions
@@ -168,9 +165,9 @@ Duration = Annotated[float, BeforeValidator(duration), _DURATION_TEXT]
 Grace = Annotated[float, BeforeValidator(duration), AfterValidator(grace), _DURATION_TEXT]
 SomeTime = Annotated[float, BeforeValidator(duration), AfterValidator(some_time), _DURATION_TEXT]
 Size = Annotated[int, BeforeValidator(size), _written(SIZE.pattern, type="integer", minimum=1)]
-Rate = Annotated[int, BeforeValidator(rate), _written(rf"{SIZE.pattern}\s*/\s*s")]
+Rate = Annotated[Timetable, BeforeValidator(rates), _written(RATE)]
 Share = Annotated[float, BeforeValidator(share), _written(SHARE.pattern)]
-UploadWindow = Annotated[Window, BeforeValidator(window), _written(WINDOW.pattern)]
+UploadWindow = Annotated[Timetable, BeforeValidator(window), _written(WINDOW)]
 Address = Annotated[Listen, BeforeValidator(listen), _written(rf"({AUTO}|{LISTEN.pattern})")]
 Absolute = Annotated[Path, BeforeValidator(absolute), WithJsonSchema({"type": "string", "pattern": "^/"})]
 WebAddress = Annotated[str, BeforeValidator(web_address), WithJsonSchema({"type": "string", "pattern": "^https?://"})]
@@ -452,7 +449,7 @@ class SiteConfig(Section):
             ledger=self.ledger,
             folders=tuple(MappedFolder(folder.path, folder.destfolderid) for folder in self.folders),
             upload_url=self.service.upload_url,
-            window=self.upload.window,
+            upload_window=self.upload.window,
             reads_back=self.schedule.reads_back,
             expected_every=self.status.expected_every,
         )

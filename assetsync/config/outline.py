@@ -9,14 +9,13 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from datetime import time
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from assetsync import __version__
 from assetsync.config.source import KEY_VARIABLE
-from assetsync.config.values import Window
+from assetsync.config.timetable import Timetable, window
 
 _SITE = re.compile(rb"""^site:[ \t]+["']?([a-z0-9-]+)""", re.MULTILINE)
 _LEDGER = re.compile(rb"""^ledger:[ \t]+["']?(/[^\s"'#\0]+)""", re.MULTILINE)
@@ -37,14 +36,14 @@ class Outline(NamedTuple):
     ledger: Path
     folders: tuple[MappedFolder, ...]
     upload_url: str
-    window: Window | None
+    upload_window: Timetable | None
     reads_back: bool
     expected_every: float
 
     def record(self, digest: str) -> str:
         """Return the record of a configuration with this digest, as JSON."""
-        window = None if self.window is None else [self.window.start.isoformat(), self.window.end.isoformat()]
-        values = self._asdict() | {"root": str(self.root), "ledger": str(self.ledger), "window": window}
+        hours = None if self.upload_window is None else self.upload_window.text
+        values = self._asdict() | {"root": str(self.root), "ledger": str(self.ledger), "upload_window": hours}
         return json.dumps({"digest": digest, "values": values})
 
     @classmethod
@@ -57,10 +56,10 @@ class Outline(NamedTuple):
         if digest not in (None, found["digest"]) or found["values"].keys() != set(cls._fields):
             return None
         values = found["values"]
-        window = values["window"] and Window(*map(time.fromisoformat, values["window"]))
+        hours = values["upload_window"] and window(values["upload_window"])
         places = {name: Path(values[name]) for name in ("root", "ledger")}
         folders = tuple(MappedFolder(*folder) for folder in values["folders"])
-        return cls(**values | places | {"folders": folders, "window": window})
+        return cls(**values | places | {"folders": folders, "upload_window": hours})
 
 
 def digest_of(data: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Read single values: durations, sizes, rates, shares, a window of the day, addresses and paths.
+"""Read single values: durations, sizes, rates, shares, addresses and paths.
 
 Each reader takes the text of the configuration, or a value that is already of the right type, and raises Unusable with
 the fix. It never quotes the text, which may be a secret in the wrong place. Durations become seconds (float), sizes and
@@ -9,8 +9,6 @@ Nothing here needs pydantic: it takes longer to load than all that `status` does
 
 import os
 import re
-from dataclasses import dataclass
-from datetime import datetime, time, timedelta
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from typing import NamedTuple
@@ -32,7 +30,6 @@ DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|[smhd])", re.ASCII)
 SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*%", re.ASCII)
 _ALL = 100
 SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)", re.ASCII)
-WINDOW = re.compile(r"([0-9]{1,2}):([0-9]{2})\s*-\s*([0-9]{1,2}):([0-9]{2})", re.ASCII)
 LISTEN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", re.ASCII)
 _LAST_PORT = 65535
 AUTO = "auto"
@@ -106,55 +103,6 @@ def share(value: object) -> float:
     if not found or not 0 <= float(found[1]) <= _ALL:
         raise Unusable("it must be a percentage", "write a number from 0 to 100 and %, such as 50%")
     return float(found[1]) / _ALL
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """The hours of the day, local time, in which files are sent; past midnight if `end` is before `start`."""
-
-    start: time
-    end: time
-
-    def holds(self, at: time) -> bool:
-        """Return whether the window is open at this time of the day; the end is not included."""
-        if self.start < self.end:
-            return self.start <= at < self.end
-        return at >= self.start or at < self.end
-
-    def opens(self, now: float) -> float | None:
-        """Return when the window opens next (seconds since the epoch, as `now`); None while it is open.
-
-        The hours are in the server's local time.
-        """
-        here = datetime.fromtimestamp(now)  # noqa: DTZ006
-        if self.holds(here.time()):
-            return None
-        today = datetime.combine(here.date(), self.start)
-        # An hour that a change of the clock repeats begins twice.
-        times = (today, today.replace(fold=1), today + timedelta(days=1))
-        return next(at for at in (time.timestamp() for time in times) if at > now)
-
-
-def window(value: object) -> Window:
-    """Return the window that `19:00-07:00` means."""
-    if isinstance(value, Window):
-        return value
-    found = WINDOW.fullmatch(value.strip()) if isinstance(value, str) else None
-    fix = 'write it such as "19:00-07:00", or null to send at any time'
-    if not found:
-        raise Unusable("it must be two times of the day", fix)
-    try:
-        start, end = _time_of_day(found[1], found[2]), _time_of_day(found[3], found[4])
-    except ValueError as exc:
-        raise Unusable("it holds an invalid time", fix) from exc
-    if start == end:
-        raise Unusable("it begins and ends at the same time", fix)
-    return Window(start, end)
-
-
-def _time_of_day(hour: str, minute: str) -> time:
-    # People write 24:00 for the end of a day.
-    return time(0, 0) if (hour, minute) == ("24", "00") else time(int(hour), int(minute))
 
 
 ASSETID = "{assetid}"

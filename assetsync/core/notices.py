@@ -38,6 +38,7 @@ class Kind(StrEnum):
     TREE = "tree"
     SIDECARS = "sidecars"
     VANISHED = "vanished"
+    PAUSE = "paused"
     LEDGER = "ledger"
     ENDED = "ended"
     TEST = "test"
@@ -203,6 +204,7 @@ _OVER = {
     Kind.SIDECARS: "no file has waited long for its sidecar",
     Kind.TREE: "the whole tree can be read again",
     Kind.VANISHED: "no large number of files has vanished for a day",
+    Kind.PAUSE: "no pause without an end lasts for more than a day",
     Kind.LEDGER: "the ledger can be used again, and sending resumes",
     Kind.ENDED: "assetsync runs again",
 }
@@ -248,6 +250,8 @@ def _sentence(problem: Problem, new: int, names: tuple[str, ...], lasted: float)
             )
         case Kind.VANISHED:
             return f"files have vanished from the tree: {first}{more} (`assetsync orphans --all` lists their assets)"
+        case Kind.PAUSE:
+            return f"uploads are still paused, without an end: {first}{more} (assetsync resume --pause)"
         case Kind.LEDGER:
             again = "tried again, and sending then resumes"
             return f"nothing is sent, because the ledger cannot be used: {first}; {again}"

@@ -184,7 +184,7 @@ class Work:
     def tend(self) -> float:
         """Resolve doubts, carry out requests, tend the watcher; return the pause."""
         site = self._site
-        if site.try_what_waited():
+        if site.count_pauses() or site.try_what_waited():
             self._bell.ring()
         if site.circuit_breaker.lookups_answered:
             # Doubts are resolved even while uploads fail, if look-ups get answers.

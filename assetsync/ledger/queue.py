@@ -25,6 +25,7 @@ from assetsync.ledger.folders import (
     note_names,
     release_folder,
 )
+from assetsync.ledger.pauses import paused
 from assetsync.ledger.rows import (
     FILE_COLUMNS,
     NEW_FIELD,
@@ -81,6 +82,20 @@ class Intent(NamedTuple):
     fields: str | None = None
 
 
+class Choice(NamedTuple):
+    """Which rows to take: the oldest that are due, or with `newest` the newest that were never tried.
+
+    Folders in `apart_from`, and files at the paths in `pauses` and below them, are left out.
+    """
+
+    apart_from: Collection[str] = ()
+    newest: bool = False
+    pauses: tuple[bytes, ...] = ()
+
+
+_ALL = Choice()
+
+
 class NameBusy(Exception):
     """Another attempt of the same name into the same folder is open: not an error, the file waits for its turn."""
 
@@ -108,33 +123,31 @@ class Queue:
         now: float,
         limit: int,
         skip: Collection[int] = (),
-        apart_from: Collection[str] = (),
+        choice: Choice = _ALL,
         *,
         below: int | None = None,
-        newest: bool = False,
         among: Collection[int] | None = None,
     ) -> list[FileRow]:
-        """Return up to `limit` versions that may be sent now: oldest due first, or the `newest` of those never tried.
+        """Return up to `limit` versions of a choice that may be sent now.
 
-        Versions in `skip`, versions for the destination folders in `apart_from`, versions of `below` bytes or more,
-        and all that are not `among` these ids are left out.
+        Versions in `skip`, versions of `below` bytes or more, and all that are not `among` these ids are left out.
         """
         if self._all_are_held(now):
             return []
-        others = ",".join(f"?{number}" for number in range(4, 4 + len(apart_from)))
+        others = ",".join(f"?{number}" for number in range(4, 4 + len(choice.apart_from)))
         # The plus makes SQLite keep to the index in queue order.
         short = "" if below is None else f" AND +size < {below:d}"
         named = "" if among is None else f" AND f.id IN ({','.join(map(str, among))})"
         sql = (
             f"SELECT {FILE_COLUMNS} FROM files f WHERE state = 'queued' AND wanted = 'yes'"
-            f" AND {_NEWEST_DUE if newest else _DUE}{short}{named}"
+            f" AND {_NEWEST_DUE if choice.newest else _DUE}{short}{named}"
             f" AND NOT {_IS_HELD}"
-            f" AND destfolderid NOT IN ({others})"
+            f" AND destfolderid NOT IN ({others}){_outside(choice.pauses)}"
             f" AND NOT EXISTS (SELECT 1 FROM files o WHERE {_OF_ITS_PATH})"
             f" AND NOT EXISTS (SELECT 1 FROM attempts a WHERE {_OF_ITS_NAME})"
-            f" ORDER BY {'due_at DESC, id DESC' if newest else 'due_at, id'} LIMIT ?3"
+            f" ORDER BY {'due_at DESC, id DESC' if choice.newest else 'due_at, id'} LIMIT ?3"
         )
-        rows = self._store.rows(sql, now, LONGEST, limit + len(skip), *apart_from)
+        rows = self._store.rows(sql, now, LONGEST, limit + len(skip), *choice.apart_from)
         return [file_row(row) for row in rows if row["id"] not in skip][:limit]
 
     def behind(self, row: FileRow) -> FileRow | None:
@@ -421,9 +434,10 @@ class Queue:
         rows = self._store.rows(f"SELECT files, {_IS_HELD} {_QUEUED}", now)
         return sum(row[0] for row in rows), sum(row[0] for row in rows if row[1])
 
-    def folders(self) -> set[str]:
-        """Return the destination folders for which wanted files are queued."""
-        return set(self._store.column(f"SELECT destfolderid {_QUEUED}"))
+    def folders(self, pauses: Collection[bytes] = ()) -> set[str]:
+        """Return the destination folders for which wanted files are queued, at none of the paths in `pauses`."""
+        waiting = f"FROM files WHERE state = 'queued' AND wanted = 'yes'{_outside(pauses)}" if pauses else _QUEUED
+        return set(self._store.column(f"SELECT DISTINCT destfolderid {waiting}"))
 
     def hold_folder(self, destfolderid: str, hold: Hold) -> None:
         """Hold a destination folder, and with it the files queued for it."""
@@ -445,6 +459,10 @@ class Queue:
                 release_folder(conn, folder["destfolderid"], now)
 
         self._store.write(work)
+
+
+def _outside(pauses: Collection[bytes]) -> str:
+    return f" AND NOT {paused(pauses)}" if pauses else ""
 
 
 def _is_queued(conn: Handle, file_id: int) -> bool:

@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterator
 
 from assetsync.ledger.file.database import Database
 from assetsync.ledger.folders import HELD
+from assetsync.ledger.pauses import paused
+from assetsync.ledger.queue import Choice
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Mapping
 
@@ -23,25 +25,28 @@ _DESTINATIONS = (
 )
 
 
+_ALL = Choice()
+
+
 class QueueFolders:
     """The ledger's part for the order of the queue; only files that were never tried count as waiting."""
 
     def __init__(self, store: Database) -> None:
         self._store = store
 
-    def fewest(
-        self, now: float, limit: int, mappings: Collection[Mapping], apart_from: Collection[str] = ()
-    ) -> list[int]:
+    def fewest(self, now: float, limit: int, mappings: Collection[Mapping], choice: Choice = _ALL) -> list[int]:
         """Return up to `limit` ids of waiting files: those of the folder with the fewest first, its newest first.
 
-        Files for the destination folders in `apart_from`, and for folders that are held, are left out.
+        Files that the choice leaves out, and files for folders that are held, are left out.
         """
+        waiting = f"{_WAITING} AND NOT {paused(choice.pauses)}"
         counts = {
-            (into, folder): (files, -newest) for into, folder, files, newest in self._counts(now, mappings, limit)
+            (into, folder): (files, -newest)
+            for into, folder, files, newest in self._counts(now, mappings, limit, waiting)
         }
         left, chosen = limit, dict[str, list[bytes]]()
         for into, folder in sorted(counts, key=counts.__getitem__):
-            if left > 0 and into not in apart_from:
+            if left > 0 and into not in choice.apart_from:
                 chosen.setdefault(into, []).append(folder)
                 left -= counts[into, folder][0]
         found: list[tuple[tuple[int, float], float, int]] = []
@@ -49,7 +54,7 @@ class QueueFolders:
             folder_of = _folder(into, mappings)
             among = [f"x'{folder.hex()}'" for folder in folders]
             sql = (
-                f"SELECT id, due_at, {folder_of} AS folder {_WAITING} AND {folder_of} IN ({', '.join(among)})"
+                f"SELECT id, due_at, {folder_of} AS folder {waiting} AND {folder_of} IN ({', '.join(among)})"
                 # All but the last folder are within the limit.
                 f" ORDER BY {folder_of} = {among[-1]}, due_at DESC, id DESC LIMIT ?3"
             )
@@ -88,14 +93,14 @@ class QueueFolders:
         return max(0, min(bounds))
 
     def _counts(
-        self, now: float, mappings: Collection[Mapping], limit: int = -1
+        self, now: float, mappings: Collection[Mapping], limit: int = -1, waiting: str = _WAITING
     ) -> Iterator[tuple[str, bytes, int, float]]:
         """Yield the folders with waiting files: destination folder, path, number of files, newest due time.
 
         At most `limit` for each destination folder, those with the fewest files.
         """
         for into in self._store.column(_DESTINATIONS, now):
-            sql = f"SELECT {_folder(into, mappings)} AS folder, COUNT(*), MAX(due_at) {_WAITING} GROUP BY folder"
+            sql = f"SELECT {_folder(into, mappings)} AS folder, COUNT(*), MAX(due_at) {waiting} GROUP BY folder"
             for folder, files, newest in self._store.rows(f"{sql} ORDER BY 2, 3 DESC LIMIT ?3", now, into, limit):
                 yield into, folder, files, newest
 

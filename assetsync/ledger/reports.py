@@ -19,6 +19,7 @@ from assetsync.ledger.file.database import ANY_OF, Database, below, open_beside
 from assetsync.ledger.file.facts import SERVICE
 from assetsync.ledger.folders import HELD, PASSING, UNLISTED, Hold
 from assetsync.ledger.metadata_drift import COUNT_ADOPTED, COUNT_REPORTED, ELSEWHERE, reported
+from assetsync.ledger.pauses import Pauses, paused
 from assetsync.ledger.rows import (
     CHECKED_AGAIN,
     FILE_COLUMNS,
@@ -223,6 +224,13 @@ class Reports:
             f"SELECT COUNT(*), COALESCE(SUM(size), 0) FROM files WHERE {WAITS_FOR_SIDECAR}"
         )
         return count, size
+
+    def count_paused(self, paths: Collection[bytes]) -> int:
+        """Return the number of queued files at these paths and below them, without those that wait for a sidecar."""
+        if not paths:
+            return 0
+        queued = f"state = 'queued' AND wanted = 'yes' AND ({WAITS_FOR_SIDECAR}) IS NOT 1"
+        return int(self._store.value(f"SELECT COUNT(*) FROM files WHERE {queued} AND {paused(paths)}"))
 
     def waiting_for_sidecar(self, before: float, limit: int) -> list[FileRow]:
         """Return the files that have waited longest for their own sidecars, of those queued before that time."""
@@ -452,6 +460,7 @@ class LedgerView:
         self.reports = Reports(store)
         self.hourly_stats = HourlyStats(store)
         self.runs = Runs(store)
+        self.pauses = Pauses(store)
 
     def has_sent_to(self, base_url: str) -> bool:
         """Return whether the service at this address has stored uploads."""

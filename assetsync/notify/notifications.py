@@ -6,7 +6,7 @@ choice of notices is left to `core.notices`, delivery to `channel`.
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -16,6 +16,7 @@ from assetsync.app import Site
 from assetsync.config.models import SiteConfig
 from assetsync.core.notices import AT_ONCE, DELAYS, KEPT, Delays, Kind, Notice, NoticeTracker, Problem
 from assetsync.core.outcome import ANSWERS_LOST
+from assetsync.core.pauses import OperatorPause
 from assetsync.errors import LedgerDamaged, LedgerError, LedgerUnwritable, ServiceError
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.ledger import Ledger
@@ -27,7 +28,7 @@ from assetsync.notify.channel import Channel, Command, Undelivered, encoded
 from assetsync.service.webhook import Webhook
 from assetsync.sync.folder_backoff import KEY_REFUSED
 from assetsync.sync.upload.circuit_breaker import CircuitPause
-from assetsync.text import files, moment, plural, printable, runnable
+from assetsync.text import files, moment, named_path, plural, printable, runnable
 
 log = structlog.get_logger(__name__)
 
@@ -68,6 +69,7 @@ def current_problems(
             _named(Kind.INDEX_STOPPED, {} if stopped is None else {"index": printable(stopped)}),
             _unread(ledger),
             _held_up(ledger, now),
+            _paused(ledger.pauses.shown(now), now),
             _without_sidecar(reports, None if sidecar_reminder is None else now - sidecar_reminder),
         ]
         lately = [each for each in ledger.runs.vanished(now) if each.is_large and now - each.at < DAY]
@@ -124,6 +126,18 @@ def _unread(ledger: Ledger) -> Problem:
 def _without_sidecar(reports: Reports, before: float | None) -> Problem:
     rows = [] if before is None else reports.waiting_for_sidecar(before, KEPT)
     return _named(Kind.SIDECARS, {str(row.id): printable(row.path) for row in rows})
+
+
+def _paused(pauses: Sequence[OperatorPause], now: float) -> Problem:
+    """Return the pauses without an end that have lasted a day; each further day is a new item."""
+    days = {pause: int((now - pause.since) // DAY) for pause in pauses if pause.until is None}
+    items = {
+        f"{pause.path.hex()} {pause.since:.0f} {day}": f"{named_path(pause.path)}, by {printable(pause.who)} since"
+        f" {moment(pause.since)}{f' ({printable(pause.why)})' * bool(pause.why)}"
+        for pause, day in days.items()
+        if day > 0
+    }
+    return _named(Kind.PAUSE, items)
 
 
 def _held_up(ledger: Ledger, now: float) -> Problem:

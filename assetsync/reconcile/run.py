@@ -13,6 +13,7 @@ from typing import Protocol
 import structlog
 
 from assetsync.app import Site
+from assetsync.core.pauses import SITE
 from assetsync.errors import OutOfResources, RootElsewhere, RootMissing, ServiceElsewhere, ServiceError
 from assetsync.ledger.reports import Counts
 from assetsync.ledger.runs import Unsettled
@@ -210,6 +211,7 @@ class Reconciler:
         if take_requests(site.context):
             site.size_limit.reload()
             site.upload_queue.clear()
+        site.count_pauses()
         site.try_what_waited()
         self._look_up(counts=counts)
         self._passes += counts
@@ -267,7 +269,10 @@ class Reconciler:
         pause = site.circuit_breaker.pause
         if pause is not None and pause.reason == "key_refused" and pause.failed_checks >= _KEY_PROBES:
             return True
-        now = self._clock.steady()
+        now, paused = self._clock.steady(), site.uploads.selection.paused()
+        if SITE in paused and (pause is not None or self._passes > 0):
+            # A person has paused the site, maybe for longer than any wait.
+            return True
         if pause is None and not site.service_identity.is_known and self._braked:
             return True
         if pause is not None:
@@ -280,7 +285,8 @@ class Reconciler:
             counts.of(State.STORED, State.IN_DOUBT, State.SENDING) + counts.unresolved_history + len(site.settling)
         )
         if not shut:
-            waiting += max(0, counts.of(State.QUEUED) - counts.held - counts.waiting_for_sidecar)
+            held = counts.held + counts.waiting_for_sidecar + self._ledger.reports.count_paused(paused)
+            waiting += max(0, counts.of(State.QUEUED) - held)
         if not waiting and (self._braked or not self._ledger.versions.has_unread()):
             return True
         if self._idle_since is None:

@@ -6,15 +6,16 @@ Reading the status is left to `site_status`, its sentences to `sentences`.
 from dataclasses import asdict
 from typing import Any
 
+from assetsync.core.pauses import OperatorPause
 from assetsync.ledger.folders import Hold
 from assetsync.ledger.metadata_drift import drift_of, reason_of
 from assetsync.ledger.reports import Brake, Finding
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import JOBS
 from assetsync.model import State
-from assetsync.status.sentences import headline, next_step, page_address
+from assetsync.status.sentences import headline, next_step, page_address, pause_command
 from assetsync.status.site_status import SiteStatus
-from assetsync.text import moment, printable, runnable
+from assetsync.text import moment, path_keys, printable, runnable
 
 
 def as_object(status: SiteStatus) -> dict[str, Any]:
@@ -50,6 +51,8 @@ def as_object(status: SiteStatus) -> dict[str, Any]:
         "paused": None
         if pause is None
         else {"since": moment(pause.since), "reason": pause.reason, "detail": pause.detail},
+        "pauses": [pause_object(pause, status.at) for pause in status.pauses],
+        "waiting_for_pauses": status.waiting_for_pauses,
         "held_by_doubts": None
         if held_up is None
         else {
@@ -145,6 +148,17 @@ def brake_object(brake: Brake) -> dict[str, Any]:
         "detail": brake.detail,
         "pulled_at": moment(brake.pulled_at),
         "help": runnable(f"assetsync resume {brake.id}"),
+    }
+
+
+def pause_object(pause: OperatorPause, now: float) -> dict[str, Any]:
+    """Return a pause by a person, with the command that ends it; `until` is null for a pause without an end."""
+    return path_keys(pause.path or b".") | {
+        "who": pause.who,
+        "detail": pause.why,
+        "since": moment(pause.since),
+        "until": moment(pause.ends_at(now)),
+        "help": runnable(pause_command(pause)),
     }
 
 

@@ -4,6 +4,7 @@ Every series has the label `site`; no series holds a path, a name or a text of t
 Prometheus asks. Only this module uses prometheus-client.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import (
@@ -103,6 +104,17 @@ class Gauges(Collector):
         )
         paused = [((pause.reason,), 1.0)] if pause else []
         yield self._labelled("paused", "Why sending is paused; absent if not paused.", ["reason"], paused)
+        scopes = [("site", int(status.site_pause is not None))]
+        scopes.append(("folder", len(status.pauses) - scopes[0][1]))
+        yield self._labelled(
+            "operator_pauses", "Pauses by persons.", ["scope"], [((scope,), count) for scope, count in scopes]
+        )
+        ends = [pause.ends_at(status.at) for pause in status.pauses]
+        yield self._gauge(
+            "operator_pauses_end_timestamp_seconds",
+            "When the last of the pauses by persons ends; +Inf for a pause without an end, 0 without a pause.",
+            max((math.inf if end is None else end for end in ends), default=0.0),
+        )
         if scan is not None:
             yield self._gauge("last_scan_complete", "Whether the last scan could read all of the tree.", scan.complete)
             yield self._gauge(

@@ -24,6 +24,8 @@ from assetsync.status.sentences import (
     left_to_send,
     log_unread,
     next_step,
+    pause_command,
+    pause_end,
     percent,
     settled_by,
     step_for,
@@ -36,7 +38,7 @@ from assetsync.status.sentences import (
 )
 from assetsync.status.shell import Shell, When, ago, coded
 from assetsync.status.site_status import DriftGroup, Live, SiteStatus
-from assetsync.text import amount, files, moment, printable, quoted, runnable, span
+from assetsync.text import amount, files, moment, named_path, printable, quoted, runnable, span
 
 _FULL = 100.0
 _LEAST = 2.0
@@ -179,6 +181,17 @@ def _said(status: SiteStatus, live: Live, now: float) -> dict[str, Any]:
         ],
         "no_room": None if status.without_room is None else _shown(status.without_room),
         "paused": None if pause is None else {"detail": _shown(pause.detail), "at": ago(now, pause.since)},
+        "pauses": [
+            {
+                "what": _shown(named_path(pause.path)),
+                "who": _shown(pause.who),
+                "why": _shown(pause.why),
+                "at": ago(now, pause.since),
+                "end": pause_end(pause, now),
+                "help": pause_command(pause),
+            }
+            for pause in status.pauses
+        ],
         "held_up": None if (waits := held_by_doubts(status)) is None else _shown(waits),
         "key_refused": pause is not None and pause.reason == "key_refused",
         "refused": None

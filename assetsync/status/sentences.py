@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from assetsync.config.values import Listen
 from assetsync.core.brakes import cause_of, released_by
 from assetsync.core.outcome import ANSWERS_LOST, HTTP_STATUS, REFUSED_BY_PROXY, UPLOAD_ADDRESS_HELP
+from assetsync.core.pauses import OperatorPause
 from assetsync.core.read_back import NEVER_PROCESSED
 from assetsync.errors import OutOfResources
 from assetsync.ledger.metadata_drift import drift_of
@@ -18,7 +19,19 @@ from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import DAEMON, Pause, Run
 from assetsync.model import State, Wanted
 from assetsync.status.site_status import Progress, SiteStatus
-from assetsync.text import amount, files, hour, moment, on_the_wall, plural, printable, quoted, span
+from assetsync.text import (
+    amount,
+    files,
+    hour,
+    local_moment,
+    moment,
+    named_path,
+    on_the_wall,
+    plural,
+    printable,
+    quoted,
+    span,
+)
 
 _BY_HAND = "`assetsync upload` it again, or `assetsync doubt resolve {path} --absent`"
 # The next step for a blocked file, by its reason; other files are retried once their reason is gone. The page shows
@@ -93,18 +106,52 @@ def _urgency(status: SiteStatus) -> str:
         stopped = paused[0].upper() + paused[1:]
     elif held_up is not None and held_up.everything:
         stopped = f"Stopped by uploads in doubt for {span(status.at - held_up.since)} ({_next_decision(status)})"
+    stopped = "; ".join(filter(None, (stopped, paused_by(status))))
     if needs or status.counts.of(State.BLOCKED):
         first = f"Action needed: {', '.join(needs)}" * bool(needs)
         return f"{'. '.join(filter(None, (first, counts, stopped)))}."
     if status.in_sync:
         drifted = f", {status.drift_count:,} with metadata drift" * bool(status.drift_count)
         verified = files(status.counts.of(State.VERIFIED))
-        return f"{stopped}." if pause else f"in sync{_as_of(status)}: {verified} verified{drifted}"
+        by_person = f"; {stopped[0].lower()}{stopped[1:]}" if stopped else ""
+        return f"{stopped}." if pause else f"in sync{_as_of(status)}: {verified} verified{drifted}{by_person}"
     if stopped:
         return f"{'; '.join(filter(None, (stopped, counts)))}."
     if status.pending > status.not_read_back or status.in_doubt or status.undecided or status.counts.checked_again:
         return f"{'In progress' if status.running else 'No process is running'}: {counts}."
     return f"{counts}." if status.not_read_back else "No complete scan yet."
+
+
+def paused_by(status: SiteStatus) -> str:
+    """Return who has paused what, until when and why, "" if nobody has; the pause of the site stands for all."""
+    found = [pause for pause in (status.site_pause, *status.pauses) if pause is not None][:1]
+    more = "" if status.site_pause or len(status.pauses) <= 1 else f" and {plural(len(status.pauses) - 1, 'more path')}"
+    return "".join(
+        f"Paused by {printable(pause.who)} {pause_end(pause, status.at)}"
+        f"{f' for {named_path(pause.path)}{more}' * bool(pause.path)}{f' ({printable(pause.why)})' * bool(pause.why)}"
+        for pause in found
+    )
+
+
+def pause_end(pause: OperatorPause, now: float) -> str:
+    """Return when a pause ends, in words."""
+    end = pause.ends_at(now)
+    return "without an end" if end is None else f"until {local_moment(end)}"
+
+
+def pause_command(pause: OperatorPause) -> str:
+    """Return the command that ends a pause."""
+    return f"assetsync resume --pause {quoted(pause.path) or '.'}"
+
+
+def _pauses(status: SiteStatus) -> Iterator[str]:
+    """Yield what persons have paused, and the commands that end it."""
+    for pause in status.pauses:
+        why = f": {printable(pause.why)}" * bool(pause.why)
+        by = f"by {printable(pause.who)} since {moment(pause.since)}"
+        yield f"paused: {named_path(pause.path)}, {by}, {pause_end(pause, status.at)}{why}"
+        ends = "a person ends it" if pause.until is None else "it ends by itself; at once"
+        yield f"    {ends}: {pause_command(pause)}"
 
 
 def _needs(status: SiteStatus) -> Iterator[str]:
@@ -145,7 +192,7 @@ def _stopped_by(status: SiteStatus, kind: str) -> str:
 def _counts(status: SiteStatus) -> Iterator[str]:
     """Yield the counts as parts of a sentence, such as `41 of 42 verified` and `1 needs you`."""
     blocked, without_sidecar = status.counts.of(State.BLOCKED), status.counts.waiting_for_sidecar
-    pending = status.pending - status.not_read_back - without_sidecar
+    pending = status.pending - status.not_read_back - without_sidecar - status.waiting_for_pauses
     opens, held_up = sent_from(status), status.held_up
     folders = 0 if held_up is None or held_up.everything else len(held_up.folders)
     parts = [
@@ -153,6 +200,7 @@ def _counts(status: SiteStatus) -> Iterator[str]:
         (blocked, f"{blocked:,} need{'s' if blocked == 1 else ''} you"),
         (status.counts.checked_again, f"{status.counts.checked_again:,} being checked again"),
         (pending, f"{pending:,} pending" + ("" if opens is None else f", sent {opens}")),
+        (status.waiting_for_pauses, f"{status.waiting_for_pauses:,} paused"),
         (
             without_sidecar,
             f"{without_sidecar:,} waiting for {'its sidecar' if without_sidecar == 1 else 'their sidecars'}",
@@ -486,6 +534,7 @@ def leftovers(status: SiteStatus) -> Iterator[str]:
         yield f"brake {brake.id}: {printable(brake.detail)}"
         since = moment(brake.pulled_at)
         yield f"    since {since}; {released_by(brake.kind)}: assetsync resume {brake.id}"
+    yield from _pauses(status)
     if status.undecided and not any(brake.kind == "missing" for brake in status.brakes):
         named = ", ".join(map(printable, status.undecided))
         yield f"audit pending: many assets are missing in folder {named} of the service, and its brake was released"

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from assetsync.config.outline import MappedFolder, Outline
+from assetsync.core.pauses import SITE, OperatorPause
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.file.database import Holder, holder_of
 from assetsync.ledger.file.ledger_files import without_room
@@ -146,8 +147,9 @@ class SiteStatus:
     files by reason, each group with its first files. `drift_groups`: the first `_DRIFT_SAMPLE` drifted files, by kind
     of drift. `recent`: the uploads of the last minutes, while a process has files to send. `wrong_address`: why the
     address for uploads is not the service's. `adopted_differing`: how many adopted files have other metadata in the
-    service than in the sidecars. `page`: where the running daemon's page listens, or why it cannot. `log_unread`:
-    since when nobody reads the log of the running process. Times are in
+    service than in the sidecars. `pauses`: what persons have paused;
+    `waiting_for_pauses` queued files wait for it. `page`: where the running daemon's page listens, or why it cannot.
+    `log_unread`: since when nobody reads the log of the running process. Times are in
     seconds since the epoch.
     """
 
@@ -189,6 +191,8 @@ class SiteStatus:
     late_after: float = _LATE_SECONDS
     arrived: int | None = None
     log_unread: LogUnread | None = None
+    pauses: tuple[OperatorPause, ...] = ()
+    waiting_for_pauses: int = 0
 
     @property
     def not_running_since(self) -> float | None:
@@ -247,10 +251,16 @@ class SiteStatus:
         )
 
     @property
+    def site_pause(self) -> OperatorPause | None:
+        """The pause of the whole site by a person, None if there is none."""
+        return next((pause for pause in self.pauses if pause.path == SITE), None)
+
+    @property
     def _is_stopped(self) -> bool:
         """Whether no queued file can be sent now."""
         held_up = self.held_up is not None and self.held_up.everything
-        return bool(self.paused or self.brakes or self.sends_from or held_up or self.unanswered)
+        stops = self.paused, self.site_pause, self.brakes, self.sends_from, held_up, self.unanswered
+        return any(stops)
 
     @property
     def unanswered(self) -> float | None:
@@ -329,8 +339,9 @@ def read_status(config: Outline, ledger: LedgerView, now: float, *, running: boo
     else:
         holder = Holder(running is not False)
     running, last_holder = holder.sends, ledger.runs.recorded(LastHolder)
-    counts, window = reports.counts(now), config.window
+    counts, window = reports.counts(now), config.upload_window
     drifted = reports.drifted(_DRIFT_SAMPLE)
+    pauses = ledger.pauses.shown(now)
     sends = running and counts.of(State.QUEUED, State.SENDING) > counts.waiting_for_sidecar
     return SiteStatus(
         site=config.site,
@@ -371,6 +382,8 @@ def read_status(config: Outline, ledger: LedgerView, now: float, *, running: boo
         late_after=_late_after(config, last_holder),
         arrived=ledger.arrived(ledger.runs.at_hand(Pause) if running else ledger.runs.recorded(Pause)),
         log_unread=ledger.runs.at_hand(LogUnread) if running else None,
+        pauses=pauses,
+        waiting_for_pauses=reports.count_paused([pause.path for pause in pauses]),
     )
 
 

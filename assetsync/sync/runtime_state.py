@@ -6,7 +6,7 @@ makes of it is left to `status`.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import structlog
 
@@ -46,8 +46,12 @@ class RuntimeState:
         folder_listing: FolderListing,
         *,
         may_send: Callable[[], bool],
+        paused: Callable[[], Collection[bytes]],
     ) -> None:
-        """Start with nothing recorded; `may_send` returns whether neither a brake nor `upload.window` stops uploads."""
+        """Start with nothing recorded; `may_send` returns whether no brake, hour or person stops all uploads.
+
+        `paused` returns the paths that a person has paused.
+        """
         self._clock = context.clock
         self._ledger = context.ledger
         self._runs = context.ledger.runs
@@ -57,6 +61,7 @@ class RuntimeState:
         self._settling = settling
         self._folder_listing = folder_listing
         self._may_send = may_send
+        self._paused_paths = paused
         self._held_up: HeldUp | None = None
         # When it was looked for, and when it was last met (steady seconds).
         self._held_up_at = float("-inf")
@@ -99,7 +104,7 @@ class RuntimeState:
 
     def note(self) -> None:
         """Record what has changed. Raise LedgerError; the next call then tries again."""
-        if self._circuit_breaker.awaits_trial and not (self._may_send() and self._ledger.queue.folders()):
+        if self._circuit_breaker.awaits_trial and not (self._may_send() and self._queued()):
             self._circuit_breaker.nothing_to_send()
         self._note_pause(self._circuit_breaker.ongoing)
         self._folder_listing.report_slow()
@@ -147,12 +152,16 @@ class RuntimeState:
         uploads = self._stored[1] if pause.loses_answers else None
         return Pause(self._start, since, pause.reason, redact(pause.detail), ended, uploads)
 
+    def _queued(self) -> set[str]:
+        """Return the destination folders of the queued files that no person has paused."""
+        return self._ledger.queue.folders(self._paused_paths())
+
     def _note_held_up(self) -> None:
         steady, before = self._clock.steady(), self._held_up
         if steady - self._held_up_at < _EVERY:
             return
         self._held_up_at = steady
-        queued = self._ledger.queue.folders()
+        queued = self._queued()
         folders = queued & self._doubt_limit.held() if queued else set()
         if folders:
             self._met_at[False] = steady

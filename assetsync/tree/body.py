@@ -149,10 +149,11 @@ class FileBody:
 class TappedBody:
     """A body that splits chunks into pieces and calls `tap` with the length of each piece before it yields the piece.
 
-    It implements `model.Body`. `piece` is the largest length of a piece in bytes. `bytes_sent` counts whole chunks.
+    It implements `model.Body`. `piece` returns the largest length of the next piece in bytes. `bytes_sent` counts whole
+    chunks.
     """
 
-    def __init__(self, body: Body, tap: Callable[[int], None], *, piece: int = CHUNK) -> None:
+    def __init__(self, body: Body, tap: Callable[[int], None], *, piece: Callable[[], int] = lambda: CHUNK) -> None:
         self._body = body
         self._tap = tap
         self._piece = piece
@@ -175,8 +176,11 @@ class TappedBody:
     def chunks(self) -> Generator[bytes, None, None]:
         """Yield the body's bytes in pieces, each after its call of `tap`."""
         for chunk in self._body.chunks():
-            for start in range(0, len(chunk), self._piece):
-                piece = chunk[start : start + self._piece] if len(chunk) > self._piece else chunk
+            start = 0
+            while start < len(chunk):
+                most = self._piece()
+                piece = chunk[start : start + most] if start or len(chunk) > most else chunk
+                start += len(piece)
                 self._tap(len(piece))
                 yield piece
 

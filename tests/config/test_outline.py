@@ -1,13 +1,13 @@
 """What readers of the ledger need of a configuration: recorded once, and used only for the same bytes."""
 
-from datetime import time
 from pathlib import Path
 
 import pytest
 
-from assetsync.config import Window, load_config
+from assetsync.config import load_config
 from assetsync.config.models import SiteConfig
 from assetsync.config.outline import MappedFolder, Outline, digest_of, ledger_named, may_hold_key
+from assetsync.config.timetable import window
 
 SMALL = b"""\
 site: hq
@@ -31,7 +31,7 @@ def test_outline_holds_values_of_configuration(tmp_path):
         ledger=Path("/srv/hq.db"),
         folders=(MappedFolder("photos", "F1"), MappedFolder(".", "F2")),
         upload_url="https://dam.example.com/index.cfm",
-        window=Window(time(19, 0), time(7, 30)),
+        upload_window=window("19:00-07:30"),
         reads_back=False,
         expected_every=93_600.0,
     )

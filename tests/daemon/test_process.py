@@ -10,6 +10,7 @@ import signal
 import socket
 import sqlite3
 import subprocess
+import sys
 import time
 import urllib.request
 from contextlib import closing
@@ -20,7 +21,7 @@ import pytest
 
 from assetsync.model import State
 from assetsync.sandbox import FaultKind, FaultRule, Operation
-from tests.running import FOLDER, SHORT_BUSY_WAIT, Running
+from tests.running import FOLDER, KEY, SHORT_BUSY_WAIT, Running
 
 
 def test_burst_while_stopped_is_sent_once(make, sandbox, request):
@@ -370,6 +371,33 @@ def test_files_wait_for_the_upload_window(make, sandbox):
     running.signal(signal.SIGHUP)
     running.until_verified(5)
     assert len(sandbox.assets()) == 5
+
+
+def command(running, name, *options):
+    """Run a command beside the daemon."""
+    said = [sys.executable, "-m", "assetsync", name, "--config", str(running.config), *options]
+    subprocess.run(said, check=True, capture_output=True, env=os.environ | {"ASSETSYNC_API_KEY": KEY})
+
+
+def test_pause_beside_the_daemon(make, sandbox):
+    """It survives a reload and a kill; an end by a person, and by its time, lets the files go."""
+    running = make().start()
+    command(running, "pause", "--folder", "photos", "--why", "work")
+    for number in range(3):
+        (running.photos / f"{number}.txt").write_bytes(b"%d" % number)
+    running.until(lambda: list(running.states().values()) == ["queued"] * 3)
+    running.signal(signal.SIGHUP)
+    running.process.kill()
+    running.process.wait()
+    running.start()
+    time.sleep(6)
+    assert sandbox.assets() == []
+    command(running, "resume", "--pause")
+    running.until_verified(3)
+    command(running, "pause", "--for", "8s")
+    (running.photos / "late.txt").write_bytes(b"late")
+    running.until(lambda: running.states().get("photos/late.txt") == "queued")
+    running.until_verified(4)
 
 
 def test_signal_burst_ends_process_once(make):

@@ -145,6 +145,12 @@ class Actions:
     def _resume(self) -> None:
         self._sim.guarded(lambda: self._sim.person("resume", {}), "resume")
 
+    def _pause(self, path: str, seconds: float | None) -> None:
+        self._sim.pauses.begin(path, seconds)
+
+    def _end_pause(self, path: str | None) -> None:
+        self._sim.pauses.end(path)
+
     def _upgrade(self) -> None:
         self._sim.upgrade()
 

@@ -184,6 +184,7 @@ class Checks:
     def always(self) -> None:
         """I3 and I6, and what must be true of the ledger's rows after every step."""
         simulation = self._simulation
+        simulation.pauses.always()
         service = simulation.service
         held: dict[str, int] = {}
         doubts = sending = 0

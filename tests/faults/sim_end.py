@@ -61,6 +61,7 @@ def quiet(simulation: "Simulation") -> None:
             simulation.guarded(lambda f=fiber: f.resume(1_000), fiber.name)  # type: ignore[misc]
     finish_unknown(simulation)
     simulation.note("---- quiet from here on")
+    simulation.pauses.end(None)
     rested, arrived = 0, False
     began, within = simulation.clock.true, _arrives_within(simulation)
     rounds = _ROUNDS if within is None else _ROUNDS_AT_MOST

@@ -15,9 +15,10 @@ from assetsync.core import outcome as core_outcome
 from assetsync.core.doubt_grace import Grace, Watch
 from assetsync.core.doubt_limits import DoubtLimits
 from assetsync.core.metadata import Sendable
+from assetsync.core.pauses import OperatorPause
 from assetsync.core.read_back import Unprocessed
 from assetsync.core.settled import Rest
-from assetsync.ledger import attempts, doubts, equal_content, ledger
+from assetsync.ledger import attempts, doubts, equal_content, ledger, pauses
 from assetsync.ledger.equal_content import EqualContent
 from assetsync.ledger.file import schema
 from assetsync.ledger.file.database import Database
@@ -503,6 +504,27 @@ OF_STUCK: tuple[tuple[Callable[[Patch], None], str], ...] = (
 )
 """Those that show where the service leaves uploads unprocessed, and what each breaks."""
 
+
+def paused_files_are_sent(patch: Patch) -> None:
+    """The queue asks for no pauses."""
+    patch.setattr(pauses.Pauses, "in_force", lambda _self, _clock: ())
+
+
+def pause_follows_the_wall_clock(patch: Patch) -> None:
+    """A pause is counted on no clock but the one that is set back."""
+    patch.setattr(OperatorPause, "counted", lambda self, _now, steady, boot: self._replace(steady=steady, boot=boot))
+
+
+def pause_is_kept_in_memory(patch: Patch) -> None:
+    """A pause ends with the process."""
+    patch.setattr(pauses.Pauses, "_write", lambda self, left: setattr(self, "_known", tuple(left)))
+
+
+OF_PAUSES: tuple[Callable[[Patch], None], ...] = (
+    paused_files_are_sent,
+    pause_follows_the_wall_clock,
+    pause_is_kept_in_memory,
+)
 OF_BY_HAND: tuple[Callable[[Patch], None], ...] = (a_running_command_is_taken_for_ended, equal_content_is_sent_by_hand)
 """Those that show only where files are uploaded by hand."""
 

@@ -48,6 +48,7 @@ from .sim_checks import Checks, Violation
 from .sim_clock import SimClock
 from .sim_fields import expect_few_tries, is_new_field
 from .sim_lies import LONG, SAMPLES, strangers_of
+from .sim_pauses import Pauses
 from .sim_refused import expect_held
 from .sim_restless import Recording
 from .sim_schedule import Variant
@@ -161,6 +162,7 @@ class Simulation:
         """The paths that a person let be sent without sidecars."""
         self.prepared: dict[int, str] = {}
         self.hand = Hand(self)
+        self.pauses = Pauses(self)
         self.site: Site = self._open()
 
     # Starting and stopping.
@@ -255,6 +257,13 @@ class Simulation:
             return ready
 
         site.preparer.prepare = prepare_and_stand  # type: ignore[method-assign]
+        submit_begin = ledger.queue.submit_begin
+
+        def begin_unless_paused(intent, now):
+            self.pauses.begins(intent)
+            return submit_begin(intent, now)
+
+        ledger.queue.submit_begin = begin_unless_paused  # type: ignore[method-assign]
         self.watch_queue = WatchQueue()
         self.looker = Looker(site.context, site.plan, site.single_looks, self.watch_queue, site.sidecars.cache)
         self.site = site
@@ -273,6 +282,7 @@ class Simulation:
         if reboot:
             self.hand.kill()
             self.clock.reboot()
+            self.pauses.rebooted()
         self._open()
 
     def back_up(self) -> None:
@@ -286,6 +296,7 @@ class Simulation:
         """Put the copy in the ledger's place, or nothing, once all that is on its way has come to its end."""
         self.note(f"the ledger is {'lost' if lost else 'put back from its copy'}")
         self.forgot = True
+        self.pauses.forget()
         self.crash_in, self.full_commits = -1, 0
         self.baton.kill()
         self.site.context.ledger.close()
@@ -313,6 +324,7 @@ class Simulation:
         """Put the whole disk back, the number beside the ledger included, once all on its way has come to its end."""
         self.note("the ledger's disk is rolled back")
         self.forgot = True
+        self.pauses.forget()
         self.crash_in, self.full_commits = -1, 0
         self.baton.kill()
         self.site.context.ledger.close()
@@ -455,6 +467,8 @@ class Simulation:
         site = self.site
         if take_requests(site.context):
             site.size_limit.reload()
+        site.count_pauses()
+        self.pauses.counted()
         try:
             if site.circuit_breaker.pause is not None:
                 if site.circuit_breaker.check_due():

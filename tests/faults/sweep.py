@@ -27,6 +27,7 @@ from tests.faults.sim_lies import HONEST
 from tests.faults.sim_nameless import nameless_schedule
 from tests.faults.sim_own import own_schedule
 from tests.faults.sim_partial import PARTIAL, partial_schedule
+from tests.faults.sim_pauses import pauses_schedule
 from tests.faults.sim_refused import refused_schedule
 from tests.faults.sim_refused_sizes import refused_sizes_schedule
 from tests.faults.sim_restless import restless_schedule
@@ -53,6 +54,7 @@ KINDS: dict[str, Callable[[int], Schedule]] = {
     "rolled back": rolled_back_schedule,
     "restless": restless_schedule,
     "by hand": by_hand_schedule,
+    "pauses": pauses_schedule,
     "nameless": nameless_schedule,
     "lagging": lagging_schedule,
     "gateway": gateway_schedule,

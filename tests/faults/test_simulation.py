@@ -64,6 +64,7 @@ from .sim_mutants import (
     OF_NAMELESS,
     OF_OWN,
     OF_PARTIAL,
+    OF_PAUSES,
     OF_REFUSED,
     OF_REFUSED_SIZES,
     OF_SIDECARS,
@@ -80,6 +81,7 @@ from .sim_mutants import (
 from .sim_nameless import nameless_schedule
 from .sim_own import own_schedule
 from .sim_partial import PARTIAL, partial_schedule
+from .sim_pauses import pauses_schedule
 from .sim_refused import refused_schedule
 from .sim_refused_sizes import refused_sizes_schedule
 from .sim_restless import restless_schedule
@@ -104,6 +106,7 @@ SHORT_REQUIRED, LONG_REQUIRED = 2, 3000
 SHORT_CURATED, LONG_CURATED = 2, 3000
 SHORT_RESTLESS, LONG_RESTLESS = 2, 3000
 SHORT_BY_HAND, LONG_BY_HAND = 2, 3000
+SHORT_PAUSES, LONG_PAUSES = 2, 1000
 SHORT_RESTORED, LONG_RESTORED = 2, 3000
 SHORT_NAMELESS, LONG_NAMELESS = 2, 3000
 SHORT_LATE, LONG_LATE = 2, 3000
@@ -119,6 +122,9 @@ SHORT_FIELDS, LONG_FIELDS = 2, 3000
 REACH = 400
 """Within so many seeds a mutant must be found."""
 KNOWN = {
+    "paused_files_are_sent": 0,
+    "pause_follows_the_wall_clock": 0,
+    "pause_is_kept_in_memory": 0,
     "no_grace": 20261121,
     "grace_from_the_attempt": 20261196,
     "a_gap_is_bridged": 20261415,
@@ -338,6 +344,15 @@ def test_uploads_by_hand_lose_and_double_nothing(request: pytest.FixtureRequest)
 @pytest.mark.parametrize("mutant", OF_BY_HAND, ids=lambda mutant: mutant.__name__)
 def test_without_this_rule_an_upload_by_hand_doubles(mutant, monkeypatch: pytest.MonkeyPatch):
     _needs(mutant, by_hand_schedule, "I2", monkeypatch)
+
+
+def test_pauses_are_kept_and_end(request: pytest.FixtureRequest):
+    _find_none(pauses_schedule, LONG_PAUSES if request.config.getoption("--long") else SHORT_PAUSES)
+
+
+@pytest.mark.parametrize("mutant", OF_PAUSES, ids=lambda mutant: mutant.__name__)
+def test_without_this_rule_a_pause_fails(mutant, monkeypatch: pytest.MonkeyPatch):
+    _needs(mutant, pauses_schedule, "I16", monkeypatch)
 
 
 def test_lost_or_restored_ledger_repeats_nothing(request: pytest.FixtureRequest):

@@ -12,7 +12,7 @@ from assetsync.core.backoff import LONGEST
 from assetsync.core.states import Event
 from assetsync.ledger.audits import Unmet, begin
 from assetsync.ledger.folders import Hold
-from assetsync.ledger.queue import NameBusy, Outdated
+from assetsync.ledger.queue import Choice, NameBusy, Outdated
 from assetsync.model import Answer, Asset, Mapping, Outcome, Sent, SentExtent, State, Wanted
 
 from .conftest import M1, M2, NOW, accepted, traced
@@ -44,14 +44,14 @@ def test_newest_due_excludes_tried_files(book):
     tried = book.queue(b"tried", due=NOW)
     book.lose(tried)
     book.ledger.decisions.resolve_as_absent(tried, NOW)
-    assert due(book, newest=True) == [b"b", b"c", b"a"]
+    assert due(book, choice=Choice(newest=True)) == [b"b", b"c", b"a"]
 
 
 def test_file_above_size_limit_is_not_due(book):
     for size in (99, 100, 101):
         book.queue(b"%d" % size, size=size)
     assert due(book, below=100) == [b"99"]
-    assert due(book, below=100, newest=True) == [b"99"]
+    assert due(book, below=100, choice=Choice(newest=True)) == [b"99"]
 
 
 def test_skipped_rows_do_not_use_the_limit(book):
@@ -365,7 +365,7 @@ def test_unknown_folder_is_listed_first(book, steps, needed):
     "ask",
     [
         lambda ledger: ledger.queue.due(NOW, 1),
-        lambda ledger: ledger.queue.due(NOW, 64, newest=True, among=[1, 2]),
+        lambda ledger: ledger.queue.due(NOW, 64, choice=Choice(newest=True), among=[1, 2]),
         lambda ledger: ledger.queue_folders.fewest(NOW, 64, [Mapping(b"a", "F")]),
         lambda ledger: ledger.queue.next_due(),
         lambda ledger: ledger.doubts.count(),
@@ -373,7 +373,7 @@ def test_unknown_folder_is_listed_first(book, steps, needed):
         lambda ledger: ledger.doubts.next_look(),
         lambda ledger: ledger.doubts.by_folder(),
         lambda ledger: ledger.reports.holds(NOW),
-        lambda ledger: ledger.queue.due(NOW, 64, (), ("F", "G")),
+        lambda ledger: ledger.queue.due(NOW, 64, (), Choice(("F", "G"))),
         lambda ledger: ledger.assets.to_verify(NOW),
         lambda ledger: ledger.assets.to_index(NOW, NOW, NOW),
         lambda ledger: ledger.attempt_results.recover(NOW),

@@ -265,6 +265,7 @@ def _tell(report: Report, site: Site, *, only_look: bool) -> None:
     if pending > 0 and not only_look and not report.interrupted:
         opens = sent_from(status)
         after = "" if opens is None else f", {opens}"
+        after += f"; {status.waiting_for_pauses:,} wait until a pause ends" * bool(status.waiting_for_pauses)
         write(f"pending: {files(pending)}; another run goes on with them{after}")
         for line in unsettled(status):
             write(line)

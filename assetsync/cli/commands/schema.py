@@ -24,7 +24,7 @@ _CONFIGURATION = "configuration"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _NULL = {"type": "null"}
 _FILE_OF = {
-    **dict.fromkeys(("resume", "doubt-retry", "doubt-resolve", "drift-settle"), "retry"),
+    **dict.fromkeys(("pause", "resume", "doubt-retry", "doubt-resolve", "drift-settle"), "retry"),
     "status-json": "status",
 }
 """The file of each output that has the schema of another output."""

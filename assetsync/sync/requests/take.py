@@ -9,6 +9,7 @@ from assetsync.errors import AssetsyncError, ServiceError, UsageError
 from assetsync.ledger.ledger import Request
 from assetsync.sync.context import Context
 from assetsync.sync.requests.decisions import Adopt, Audit, Resolve, Resume, SettleDrift
+from assetsync.sync.requests.pause import EndPause, PauseUploads
 from assetsync.sync.requests.request import REFUSED, UNANSWERED, Argument, OperatorRequest
 from assetsync.sync.requests.retry import (
     LookUp,
@@ -27,7 +28,7 @@ _KINDS: dict[str, type[OperatorRequest]] = {
     kind.verb: kind
     for kind in (
         *(Retry, SendAgainWithoutMetadata, LookUp, SendWithoutSidecar, SendWithoutMetadata),
-        *(Resume, Resolve, SettleDrift, Audit, Adopt, BeginUpload, EndUpload),
+        *(Resume, PauseUploads, EndPause, Resolve, SettleDrift, Audit, Adopt, BeginUpload, EndUpload),
     )
 }
 

@@ -3,16 +3,17 @@
 Uploads that may have been stored must not pile up. The limits are left to `core.doubt_limits`; here the doubts and the
 accepted uploads are counted. An upload that is answered and fails slows down its folder.
 
-Pausing all uploads is left to `circuit_breaker`, the `upload.window` to `config.values.Window`.
+Pausing all uploads is left to `circuit_breaker`, the hours to `config.timetable`, pauses by a person to `core.pauses`.
 """
 
+import sys
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from typing import NamedTuple
 
 from assetsync.config.models import SiteConfig
+from assetsync.config.timetable import Timetable
 from assetsync.core.backoff import delay
 from assetsync.core.doubt_grace import grace_of_whole
 from assetsync.core.doubt_limits import DoubtLimits, accepted_within
@@ -20,6 +21,7 @@ from assetsync.core.outcome import TOO_LARGE_FOR_PROXY
 from assetsync.errors import LedgerError
 from assetsync.ledger.doubts import Doubts
 from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.queue import Choice
 from assetsync.ledger.runs import DAY, ProxyLimit
 from assetsync.model import Clock
 
@@ -34,38 +36,35 @@ _FAILED_BY_CHANCE = 3
 _LONGEST_PAUSE = 30.0
 
 
-class Choice(NamedTuple):
-    """Which rows to take: the oldest that are due, or with `newest` the newest that were never tried.
-
-    Folders in `apart_from` are left out.
-    """
-
-    apart_from: Collection[str] = ()
-    newest: bool = False
-
-
 class RateLimiter:
-    """Rate limit shared by all workers; `rate` is in bytes per second.
+    """Rate limit shared by all workers; a change of the hour reaches the uploads under way.
 
     A wait calls `tick` every second: the call is a sign of life, and the wait ends if it returns True.
     """
 
-    def __init__(self, rate: float, clock: Clock, tick: Callable[[], bool] = lambda: False) -> None:
-        self._rate = rate
+    def __init__(self, rates: Timetable, clock: Clock, tick: Callable[[], bool] = lambda: False) -> None:
+        self._rates = rates
         self._clock = clock
         self._tick = tick
         self._lock = threading.Lock()
         self._free_at = clock.steady()
-        self.piece = max(_LEAST_PIECE, int(rate * _PIECE_SECONDS))
-        """Maximum bytes per write, so that pauses stay short: a service drops a client that is silent for a minute."""
+
+    def piece(self) -> int:
+        """Return the maximum bytes per write now.
+
+        Pauses stay short by it: a service drops a client that is silent for a minute.
+        """
+        rate = self._rates.at(self._clock.now())
+        return sys.maxsize if rate is None else max(_LEAST_PIECE, int(rate * _PIECE_SECONDS))
 
     def pace(self, size: int) -> None:
         """Wait until `size` more bytes may leave, or until the program stops."""
+        rate = self._rates.at(self._clock.now())
         with self._lock:
             now = self._clock.steady()
             # Unused time accumulates to at most one second's worth of bytes.
-            start = max(self._free_at, now - _BURST_SECONDS)
-            self._free_at = start + size / self._rate
+            start = now if rate is None else max(self._free_at, now - _BURST_SECONDS)
+            self._free_at = start if rate is None else start + size / rate
             wait = start - now
         until = now + wait
         while (left := until - self._clock.steady()) > 0:
@@ -303,16 +302,22 @@ class DoubtLimit:
             self._uncounted = 0
 
     def oldest_and_newest(
-        self, apart_from: Collection[str], busy: Collection[str] = (), *, anew: bool = False
+        self,
+        apart_from: Collection[str],
+        busy: Collection[str] = (),
+        pauses: tuple[bytes, ...] = (),
+        *,
+        anew: bool = False,
     ) -> tuple[Choice, Choice]:
         """Return which of the oldest due files, and which of the newest, may be sent.
 
-        Folders in `apart_from` are left out, and those of the `busy` folders that take one file at a time. With `anew`
-        the doubts are counted again; otherwise the last count decides.
+        Folders in `apart_from`, paths in `pauses`, and those of the `busy` folders that take one file at a time are
+        left out. With `anew` the doubts are counted again; otherwise the last count decides.
         """
         limits = self.count() if anew else self._limits
         apart = (*apart_from, *self._failing.paused(), *limits.one_at_a_time.intersection(busy))
-        return Choice((*apart, *limits.held_for_waiting)), Choice((*apart, *limits.held), newest=True)
+        oldest = Choice((*apart, *limits.held_for_waiting), pauses=pauses)
+        return oldest, Choice((*apart, *limits.held), newest=True, pauses=pauses)
 
     def _needed(self, took: float, *, answered: bool) -> float:
         """Return the grace in seconds of an upload in doubt that was not looked up yet."""

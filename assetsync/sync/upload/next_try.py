@@ -4,11 +4,13 @@ The file's own reasons are left to `sync.upload.decide`. Only the ledger and the
 by the same facts.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
+from assetsync.core.pauses import OperatorPause
 from assetsync.core.settled import KEEPS_CHANGING
 from assetsync.ledger.file.database import is_sent_by_hand
 from assetsync.ledger.folders import Hold
@@ -20,7 +22,7 @@ from assetsync.model import NextTry, State, Wanted
 from assetsync.sync.upload.decide import Block, Wait
 from assetsync.sync.upload.limits import DoubtLimit
 from assetsync.sync.upload.preview import Preview
-from assetsync.text import on_the_wall, printable
+from assetsync.text import local_moment, named_path, on_the_wall, printable
 
 _INTERRUPTED = "`systemctl start assetsync@SITE`, or `assetsync reconcile`, looks up whether it arrived"
 
@@ -81,11 +83,23 @@ def _upload(row: FileRow, waits: Waits) -> NextTry:
     opens = None if window is None else window.opens(max(waits.now, due))
     if stopped is not None:
         return NextTry(due if opens is None else opens, *stopped, is_timed=False)
+    pauses = [pause for pause in waits.ledger.pauses.shown(waits.now) if pause.covers(row.path)]
+    if pauses:
+        return _paused(max(pauses, key=lambda pause: pause.ends_at(waits.now) or math.inf), due, waits.now)
     if opens is not None:
         return NextTry(opens, "window", f"when upload.window opens ({on_the_wall(opens)})")
     if hold is not None:
         return NextTry(due, hold.reason, f"when folder {printable(row.destfolderid)} is tried again")
     return _decided(row, due, waits)
+
+
+def _paused(pause: OperatorPause, due: float, now: float) -> NextTry:
+    end = pause.ends_at(now)
+    by = f"pause of {named_path(pause.path)} by {printable(pause.who)}"
+    why = f": {printable(pause.why)}" * bool(pause.why)
+    if end is None:
+        return NextTry(due, "paused", f"once `assetsync resume --pause` ends the {by}{why}", is_timed=False)
+    return NextTry(max(due, end), "paused", f"when the {by} ends ({local_moment(end)}){why}")
 
 
 def _decided(row: FileRow, due: float, waits: Waits) -> NextTry:

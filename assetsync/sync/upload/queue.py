@@ -12,11 +12,13 @@ from enum import StrEnum
 from itertools import islice
 from operator import attrgetter
 
+from assetsync.core.pauses import SITE, OperatorPause
 from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.queue import Choice
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Clock, Mapping
 from assetsync.sync.upload.circuit_breaker import CircuitBreaker
-from assetsync.sync.upload.limits import Choice, DoubtLimit
+from assetsync.sync.upload.limits import DoubtLimit
 
 LONG = 64 * 1024 * 1024
 """Bytes from which on a file keeps a worker for long: it is read whole, and perhaps twice."""
@@ -181,7 +183,7 @@ class UploadQueue:
             # Files that are added from now on may come too late for this count.
             self._count_at = float("inf")
         now = self._clock.now()
-        ids = self._ledger.queue_folders.fewest(now, _COUNTED, self._mappings, choice.apart_from)
+        ids = self._ledger.queue_folders.fewest(now, _COUNTED, self._mappings, choice)
         with self._lock:
             self._fewest = deque(ids)
             self._newest.clear()
@@ -203,8 +205,8 @@ class UploadQueue:
         leased: Collection[int],
         among: Collection[int] | None = None,
     ) -> list[FileRow]:
-        now, newest = self._clock.now(), choice.newest
-        return self._ledger.queue.due(now, limit, leased, choice.apart_from, below=below, newest=newest, among=among)
+        now = self._clock.now()
+        return self._ledger.queue.due(now, limit, leased, choice, below=below, among=among)
 
     def _size_limit(self) -> int | None:
         """Return the size that the next file must stay below; None: any size.
@@ -256,12 +258,14 @@ class Selection:
         circuit_breaker: CircuitBreaker,
         doubt_limit: DoubtLimit,
         closed: Callable[[Collection[str]], Collection[str]],
+        pauses: Callable[[], Collection[OperatorPause]],
         *,
         has_waiting: Callable[[], bool],
-        may_send: Callable[[], bool],
+        is_hour: Callable[[], bool],
     ) -> None:
         """Start with the oldest file; `closed` returns the folders that receive no files now, given those with some.
 
+        `pauses` returns the pauses by a person. `is_hour` returns whether `upload.window` is open.
         `has_waiting` returns whether files wait that are due within a moment.
         """
         self._has_waiting = has_waiting
@@ -273,15 +277,26 @@ class Selection:
         self._newest_is_next = False
         # The folders whose uploads got no valid answer since one was accepted: others go first.
         self._lost_in: frozenset[str] = frozenset()
-        self.may_send = may_send
-        """Return whether the upload window is open."""
+        self._pauses = pauses
+        self._is_hour = is_hour
 
-    def is_open(self, destfolderid: str) -> bool:
-        """Return whether an upload into a folder may start.
+    def may_send(self) -> bool:
+        """Return whether the upload window is open, and no person has paused the site."""
+        return self._is_hour() and SITE not in self.paused()
 
-        It may if the window is open, the circuit breaker is not, and the folder takes files in spite of its doubts.
+    def paused(self) -> tuple[bytes, ...]:
+        """Return the paths from which nothing is sent because a person has paused them."""
+        return tuple(pause.path for pause in self._pauses())
+
+    def is_open(self, row: FileRow) -> bool:
+        """Return whether the upload of a file may start.
+
+        It may if the window is open, the circuit breaker is not, no person has paused the file, and its folder takes
+        files in spite of its doubts.
         """
-        return self._circuit_breaker.pause is None and self.may_send() and self._doubt_limit.takes(destfolderid)
+        is_paused = any(pause.covers(row.path) for pause in self._pauses())
+        is_shut = self._circuit_breaker.pause is not None or is_paused or not self.may_send()
+        return not is_shut and self._doubt_limit.takes(row.destfolderid)
 
     def take(self) -> FileRow | Step:
         """Return a due file that no other thread has; IDLE if none is due, PAUSED if none may be taken now.
@@ -295,10 +310,10 @@ class Selection:
             if not self._doubt_limit.takes_one() or not self.may_send():
                 return Step.PAUSED
             busy = self._queue.busy_folders()
-            apart_from = self._closed(busy)
+            apart_from, paused = self._closed(busy), self.paused()
             choices = [(*apart_from, *self._lost_in), apart_from] if self._lost_in else [apart_from]
             for left_out in choices:
-                oldest, newest = self._doubt_limit.oldest_and_newest(left_out, busy)
+                oldest, newest = self._doubt_limit.oldest_and_newest(left_out, busy, paused)
                 row = self._queue.take(*((newest, oldest) if self._newest_is_next else (oldest, newest)))
                 if row is not None:
                     break
@@ -359,5 +374,5 @@ class Selection:
         if self._queue.has_leased:
             # The usual case while files are sent: neither the doubts nor the due files are read.
             return False
-        choices = self._doubt_limit.oldest_and_newest(self._closed(()), anew=True)
+        choices = self._doubt_limit.oldest_and_newest(self._closed(()), (), self.paused(), anew=True)
         return not self._has_waiting() and self._queue.idle(*choices)

@@ -129,7 +129,7 @@ class Worker:
             self._recorded(self._results.submit(self._last))
 
     def _may_begin(self, row: FileRow) -> bool:
-        return self._selection.is_open(row.destfolderid) and self._go_on()
+        return self._selection.is_open(row) and self._go_on()
 
     def _send(self, ready: Ready) -> Result | None:
         """Commit the intent and post the file; return None, and let the file be taken again, if it must not be sent."""

@@ -35,6 +35,8 @@ KEYS = {
     "oldest_waiting",
     "hours",
     "paused",
+    "pauses",
+    "waiting_for_pauses",
     "held_by_doubts",
     "doubts",
     "drift",

@@ -16,10 +16,12 @@ from assetsync.errors import LedgerError, LedgerNewer
 from assetsync.ledger.file import integrity, schema
 from assetsync.ledger.file.database import open_database
 from assetsync.ledger.ledger import open_ledger, read_ledger
+from assetsync.ledger.queue import Choice
 from assetsync.model import State
 from tests.empty_ledger import copying
 from tests.ledger.conftest import NOW, traced
 
+NEWEST = Choice(newest=True)
 OLD = Path(__file__).parent / "data" / "m001.sql"
 KILLED = """
 import pathlib, sys
@@ -303,7 +305,7 @@ def test_ends_of_a_state_are_found_by_index(book, ask, name):
     assert [plan for plan in plans if plan.startswith("SCAN") and plan != "SCAN c"] == []
 
 
-@pytest.mark.parametrize("said", [{}, {"newest": True}, {"below": 100}, {"newest": True, "below": 100}], ids=str)
+@pytest.mark.parametrize("said", [{}, {"choice": NEWEST}, {"below": 100}, {"choice": NEWEST, "below": 100}], ids=str)
 def test_due_query_uses_the_due_index(book, said):
     with traced(book.ledger.store) as asked:
         book.ledger.queue.due(NOW, 1, **said)

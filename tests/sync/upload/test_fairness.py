@@ -132,7 +132,7 @@ def test_waiting_files_have_limited_doubts(world):
     most = 0
     for _ in range(100):
         world.live(20)
-        if world.ledger.queue.due(world.clock.now(), 1, newest=True):
+        if world.ledger.queue.due(world.clock.now(), 1, choice=Choice(newest=True)):
             continue
         # All were tried: what is in doubt now is of those that have waited.
         most = max(most, world.ledger.doubts.count())
