@@ -161,7 +161,7 @@ KNOWN = {
     "refused_sizes_are_forgotten": 14,
     "a_running_command_is_taken_for_ended": 7400016,
     "equal_content_is_sent_by_hand": 7400043,
-    "a_look_up_is_as_new_as_it_looks": 20261133,
+    "a_look_up_is_as_new_as_it_looks": 20261121,
     "any_upload_is_a_control_sample": 20261133,
     "a_gateway_timeout_is_an_end": 20261122,
     "an_unanswered_look_up_counts": 20261138,
