@@ -19,7 +19,7 @@ from assetsync.sync.upload import by_hand
 from assetsync.tree.body import FileBody, digest
 from assetsync.tree.safe_open import OpenFile
 
-from .sim_schedule import Action, Schedule, schedule_of
+from .sim_schedule import Action, Schedule, interspersed, schedule_of
 from .sim_tree import FOLDERS, PATHS
 
 if TYPE_CHECKING:
@@ -34,12 +34,7 @@ def by_hand_schedule(seed: int) -> Schedule:
     rng = random.Random(f"by hand {seed}")
     variant, general = schedule_of(seed)
     touched = sorted({action.values[1] for action in general if action.name == "file"}) or list(PATHS)
-    actions: list[Action] = []
-    for action in general:
-        actions.append(action)
-        if rng.random() < _SHARE:
-            actions += _steps(rng, touched)
-    return Schedule(variant, tuple(actions))
+    return Schedule(variant, tuple(interspersed(general, rng, _SHARE, lambda: _steps(rng, touched))))
 
 
 def _steps(rng: random.Random, touched: list[str]) -> Iterable[Action]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from assetsync.ledger.queue import Intent
 
 from .sim_checks import Violation
-from .sim_schedule import Action, Schedule, schedule_of
+from .sim_schedule import Action, Schedule, interspersed, schedule_of
 
 if TYPE_CHECKING:
     from .simulation import Simulation
@@ -28,12 +28,7 @@ def pauses_schedule(seed: int) -> Schedule:
     """Return the general schedule of a seed, with pauses, their ends and crashes around them between its actions."""
     rng = random.Random(f"pauses {seed}")
     variant, general = schedule_of(seed)
-    actions: list[Action] = []
-    for action in general:
-        actions.append(action)
-        if rng.random() < _SHARE:
-            actions += _steps(rng)
-    return Schedule(variant, tuple(actions))
+    return Schedule(variant, tuple(interspersed(general, rng, _SHARE, lambda: _steps(rng))))
 
 
 def _steps(rng: random.Random) -> Iterable[Action]:

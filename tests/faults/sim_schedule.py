@@ -1,7 +1,7 @@
 """Schedules: what a seed stands for, as a list of actions that can be run again, and made smaller when one fails."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -171,6 +171,16 @@ _FAULTS = {
         *("append", "replace", "rename", "link", "copy", "restore"),
     },
 }
+
+
+def interspersed(
+    actions: Iterable[Action], rng: random.Random, share: float, more: Callable[[], Iterable[Action]]
+) -> Iterator[Action]:
+    """Yield the actions, and after a `share` of them what `more` gives."""
+    for action in actions:
+        yield action
+        if rng.random() < share:
+            yield from more()
 
 
 def faults_of(schedule: Schedule) -> set[str]:

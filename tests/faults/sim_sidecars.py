@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from assetsync.model import State
 
 from .sim_checks import Violation
-from .sim_schedule import Action, Schedule, schedule_of
+from .sim_schedule import Action, Schedule, interspersed, schedule_of
 from .sim_tree import FOLDERS, PATHS, held_of
 
 if TYPE_CHECKING:
@@ -27,12 +27,7 @@ def sidecar_schedule(seed: int, *, kinds: Sequence[int] = _KINDS) -> Schedule:
     rng = random.Random(f"told {seed}")
     variant, general = schedule_of(seed)
     touched = sorted({action.values[1] for action in general if action.name == "file"}) or list(PATHS)
-    actions: list[Action] = []
-    for action in general:
-        actions.append(action)
-        if rng.random() < _SHARE:
-            actions += _change(rng, touched, kinds)
-    return Schedule(variant, tuple(actions))
+    return Schedule(variant, tuple(interspersed(general, rng, _SHARE, lambda: _change(rng, touched, kinds))))
 
 
 def _change(rng: random.Random, touched: list[str], kinds: Sequence[int]) -> Iterable[Action]:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterable
 from dataclasses import replace
 
-from .sim_schedule import Action, Schedule, schedule_of
+from .sim_schedule import Action, Schedule, interspersed, schedule_of
 from .sim_tree import CONTENTS, PATHS
 
 _SHARE = 0.4
@@ -21,23 +21,14 @@ def xmp_schedule(seed: int) -> Schedule:
     rng = random.Random(f"xmp {seed}")
     variant, general = schedule_of(seed)
     touched = sorted({action.values[1] for action in general if action.name == "file"}) or list(PATHS)
-    actions: list[Action] = []
-    for action in general:
-        actions.append(action)
-        if rng.random() < _SHARE:
-            actions += _change(rng, touched)
-    return Schedule(variant, tuple(actions))
+    return Schedule(variant, tuple(interspersed(general, rng, _SHARE, lambda: _change(rng, touched))))
 
 
 def required_schedule(seed: int) -> Schedule:
     """Return such a schedule in which two of three mappings require sidecars, and persons send some files without."""
     rng = random.Random(f"required {seed}")
     variant, described = xmp_schedule(seed)
-    actions: list[Action] = []
-    for action in described:
-        actions.append(action)
-        if rng.random() < _PERSONS:
-            actions.append(Action("without_sidecar", (rng.choice(PATHS),)))
+    actions = interspersed(described, rng, _PERSONS, lambda: [Action("without_sidecar", (rng.choice(PATHS),))])
     return Schedule(replace(variant, requires_sidecars=True), tuple(actions))
 
 
