@@ -11,7 +11,7 @@ from typing import NamedTuple
 from assetsync.core.spaced_sample import SpacedSample
 from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
 from assetsync.ledger.file.database import ANY_OF, Database
-from assetsync.ledger.file.facts import set_fact
+from assetsync.ledger.file.facts import LISTED_FROM, set_fact
 from assetsync.ledger.file.handle import Handle
 from assetsync.ledger.rows import NEW_FIELD, NO_SIDECAR, WHOSE_ASSET, FileRow, files_where, retry_where
 from assetsync.ledger.runs import AUDITED
@@ -146,8 +146,8 @@ class FolderListings:
         """
         return not self._store.value(
             "SELECT EXISTS (SELECT 1 FROM folders WHERE destfolderid = ?1 AND listed_start >="
-            "   COALESCE((SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'listed_from'), 0))"
-            " OR (NOT EXISTS (SELECT 1 FROM facts WHERE name = 'listed_from')"
+            f"   COALESCE((SELECT CAST(value AS INTEGER) FROM facts WHERE name = '{LISTED_FROM}'), 0))"
+            f" OR (NOT EXISTS (SELECT 1 FROM facts WHERE name = '{LISTED_FROM}')"
             "   AND NOT EXISTS (SELECT 1 FROM folders WHERE destfolderid = ?1 AND listed_start < 0) AND EXISTS"
             "   (SELECT 1 FROM files WHERE destfolderid = ?1 AND verified_at IS NOT NULL))",
             destfolderid,
@@ -155,7 +155,7 @@ class FolderListings:
 
     def may_lack(self) -> bool:
         """Return whether the ledger may lack uploads that were sent, as after a loss of it (`open_ledger`)."""
-        return self._store.fact("listed_from") is not None
+        return self._store.fact(LISTED_FROM) is not None
 
     def spell(self, spelling: Mapping[str, str]) -> None:
         """Write folder ids as the configuration does (`_spell`), if that has changed since the last start."""

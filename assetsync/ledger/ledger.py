@@ -17,7 +17,7 @@ from assetsync.ledger.decisions import Decisions
 from assetsync.ledger.doubts import Doubts
 from assetsync.ledger.equal_content import EqualContent
 from assetsync.ledger.file.database import ANY_OF, Database, open_beside, open_database
-from assetsync.ledger.file.facts import SITE, expect_owner, fact, set_fact
+from assetsync.ledger.file.facts import LISTED_FROM, SITE, expect_owner, fact, set_fact
 from assetsync.ledger.file.handle import Handle
 from assetsync.ledger.file.integrity import CLEAN_STOP, DAMAGE_SEEN
 from assetsync.ledger.file.ledger_files import Epoch, OutsideEpoch
@@ -206,7 +206,7 @@ def open_ledger(path: Path, *, site: str | None = None, create: bool = True, is_
                 conn.execute(f"UPDATE attempts SET {NEW_SPAN} WHERE closed_at IS NULL")
             old_requests = 0
             if restored or (known and (stopped is None or not confirmed)):
-                set_fact(conn, "listed_from", str(start))
+                set_fact(conn, LISTED_FROM, str(start))
                 newest = list(conn.table("requests").rows_where(order_by="id DESC", limit=1))
                 old_requests = newest[0]["id"] if newest else 0
             return start, restored, not confirmed, old_requests
@@ -217,7 +217,7 @@ def open_ledger(path: Path, *, site: str | None = None, create: bool = True, is_
         if not is_scratch and not outside.write(start_no) and kept is not None:
             # Starts that cannot write the number outside the disk confirm nothing to each other.
             unconfirmed = True
-            store.write(lambda conn: set_fact(conn, "listed_from", str(start_no)))
+            store.write(lambda conn: set_fact(conn, LISTED_FROM, str(start_no)))
     except BaseException:
         if store.found_damage:
             with contextlib.suppress(LedgerError):

@@ -39,6 +39,10 @@ OUTLINE = "configuration"
 
 LOOK_ALIKES = "look_alikes"
 """The fact that exists while more files are read again than may vanish at once, so that none of them is sent."""
+
+LISTED_FROM = "listed_from"
+"""The fact that exists if the ledger may lack uploads: the first start whose listings of folders count."""
+
 ADOPTS_TO = "adopts_to"
 """The fact that holds the newest version that may adopt an asset by name and size, as an operator has confirmed."""
 
