@@ -71,6 +71,11 @@ def _left(pauses: tuple[OperatorPause, ...], now: float) -> tuple[OperatorPause,
     return tuple(pause for pause in pauses if not pause.is_over(now))
 
 
+def outside(paths: Collection[bytes]) -> str:
+    """Return the SQL that leaves out the files at these paths and below them, "" for no path."""
+    return f" AND NOT {paused(paths)}" if paths else ""
+
+
 def paused(paths: Collection[bytes]) -> str:
     """Return an SQL condition for the files at these paths and below them."""
     if SITE in paths:

@@ -25,7 +25,7 @@ from assetsync.ledger.folders import (
     note_names,
     release_folder,
 )
-from assetsync.ledger.pauses import paused
+from assetsync.ledger.pauses import outside
 from assetsync.ledger.rows import (
     FILE_COLUMNS,
     NEW_FIELD,
@@ -93,7 +93,8 @@ class Choice(NamedTuple):
     pauses: tuple[bytes, ...] = ()
 
 
-_ALL = Choice()
+ALL = Choice()
+"""The oldest of all that are due."""
 
 
 class NameBusy(Exception):
@@ -123,7 +124,7 @@ class Queue:
         now: float,
         limit: int,
         skip: Collection[int] = (),
-        choice: Choice = _ALL,
+        choice: Choice = ALL,
         *,
         below: int | None = None,
         among: Collection[int] | None = None,
@@ -142,7 +143,7 @@ class Queue:
             f"SELECT {FILE_COLUMNS} FROM files f WHERE state = 'queued' AND wanted = 'yes'"
             f" AND {_NEWEST_DUE if choice.newest else _DUE}{short}{named}"
             f" AND NOT {_IS_HELD}"
-            f" AND destfolderid NOT IN ({others}){_outside(choice.pauses)}"
+            f" AND destfolderid NOT IN ({others}){outside(choice.pauses)}"
             f" AND NOT EXISTS (SELECT 1 FROM files o WHERE {_OF_ITS_PATH})"
             f" AND NOT EXISTS (SELECT 1 FROM attempts a WHERE {_OF_ITS_NAME})"
             f" ORDER BY {'due_at DESC, id DESC' if choice.newest else 'due_at, id'} LIMIT ?3"
@@ -436,7 +437,7 @@ class Queue:
 
     def folders(self, pauses: Collection[bytes] = ()) -> set[str]:
         """Return the destination folders for which wanted files are queued, at none of the paths in `pauses`."""
-        waiting = f"FROM files WHERE state = 'queued' AND wanted = 'yes'{_outside(pauses)}" if pauses else _QUEUED
+        waiting = f"FROM files WHERE state = 'queued' AND wanted = 'yes'{outside(pauses)}" if pauses else _QUEUED
         return set(self._store.column(f"SELECT DISTINCT destfolderid {waiting}"))
 
     def hold_folder(self, destfolderid: str, hold: Hold) -> None:
@@ -459,10 +460,6 @@ class Queue:
                 release_folder(conn, folder["destfolderid"], now)
 
         self._store.write(work)
-
-
-def _outside(pauses: Collection[bytes]) -> str:
-    return f" AND NOT {paused(pauses)}" if pauses else ""
 
 
 def _is_queued(conn: Handle, file_id: int) -> bool:

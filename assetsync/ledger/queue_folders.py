@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterator
 
 from assetsync.ledger.file.database import Database
 from assetsync.ledger.folders import HELD
-from assetsync.ledger.pauses import paused
-from assetsync.ledger.queue import Choice
+from assetsync.ledger.pauses import outside
+from assetsync.ledger.queue import ALL, Choice
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Mapping
 
@@ -25,21 +25,18 @@ _DESTINATIONS = (
 )
 
 
-_ALL = Choice()
-
-
 class QueueFolders:
     """The ledger's part for the order of the queue; only files that were never tried count as waiting."""
 
     def __init__(self, store: Database) -> None:
         self._store = store
 
-    def fewest(self, now: float, limit: int, mappings: Collection[Mapping], choice: Choice = _ALL) -> list[int]:
+    def fewest(self, now: float, limit: int, mappings: Collection[Mapping], choice: Choice = ALL) -> list[int]:
         """Return up to `limit` ids of waiting files: those of the folder with the fewest first, its newest first.
 
         Files that the choice leaves out, and files for folders that are held, are left out.
         """
-        waiting = f"{_WAITING} AND NOT {paused(choice.pauses)}"
+        waiting = f"{_WAITING}{outside(choice.pauses)}"
         counts = {
             (into, folder): (files, -newest)
             for into, folder, files, newest in self._counts(now, mappings, limit, waiting)

@@ -104,11 +104,9 @@ class Gauges(Collector):
         )
         paused = [((pause.reason,), 1.0)] if pause else []
         yield self._labelled("paused", "Why sending is paused; absent if not paused.", ["reason"], paused)
-        scopes = [("site", int(status.site_pause is not None))]
-        scopes.append(("folder", len(status.pauses) - scopes[0][1]))
-        yield self._labelled(
-            "operator_pauses", "Pauses by persons.", ["scope"], [((scope,), count) for scope, count in scopes]
-        )
+        of_site = int(status.site_pause is not None)
+        scopes = [(("site",), of_site), (("folder",), len(status.pauses) - of_site)]
+        yield self._labelled("operator_pauses", "Pauses by persons.", ["scope"], scopes)
         ends = [pause.ends_at(status.at) for pause in status.pauses]
         yield self._gauge(
             "operator_pauses_end_timestamp_seconds",

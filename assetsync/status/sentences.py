@@ -124,13 +124,13 @@ def _urgency(status: SiteStatus) -> str:
 
 def paused_by(status: SiteStatus) -> str:
     """Return who has paused what, until when and why, "" if nobody has; the pause of the site stands for all."""
-    found = [pause for pause in (status.site_pause, *status.pauses) if pause is not None][:1]
-    more = "" if status.site_pause or len(status.pauses) <= 1 else f" and {plural(len(status.pauses) - 1, 'more path')}"
-    return "".join(
-        f"Paused by {printable(pause.who)} {pause_end(pause, status.at)}"
-        f"{f' for {named_path(pause.path)}{more}' * bool(pause.path)}{f' ({printable(pause.why)})' * bool(pause.why)}"
-        for pause in found
-    )
+    if not status.pauses:
+        return ""
+    pause = status.site_pause or status.pauses[0]
+    more = f" and {plural(len(status.pauses) - 1, 'more path')}" * (len(status.pauses) > 1)
+    what = f" for {named_path(pause.path)}{more}" * bool(pause.path)
+    why = f" ({printable(pause.why)})" * bool(pause.why)
+    return f"Paused by {printable(pause.who)} {pause_end(pause, status.at)}{what}{why}"
 
 
 def pause_end(pause: OperatorPause, now: float) -> str:

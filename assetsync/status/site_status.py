@@ -147,10 +147,9 @@ class SiteStatus:
     files by reason, each group with its first files. `drift_groups`: the first `_DRIFT_SAMPLE` drifted files, by kind
     of drift. `recent`: the uploads of the last minutes, while a process has files to send. `wrong_address`: why the
     address for uploads is not the service's. `adopted_differing`: how many adopted files have other metadata in the
-    service than in the sidecars. `pauses`: what persons have paused;
-    `waiting_for_pauses` queued files wait for it. `page`: where the running daemon's page listens, or why it cannot.
-    `log_unread`: since when nobody reads the log of the running process. Times are in
-    seconds since the epoch.
+    service than in the sidecars. `pauses`: what persons have paused; `waiting_for_pauses` queued files wait for it.
+    `page`: where the running daemon's page listens, or why it cannot. `log_unread`: since when nobody reads the log of
+    the running process. Times are in seconds since the epoch.
     """
 
     site: str

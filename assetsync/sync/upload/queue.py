@@ -294,9 +294,10 @@ class Selection:
         It may if the window is open, the circuit breaker is not, no person has paused the file, and its folder takes
         files in spite of its doubts.
         """
+        if self._circuit_breaker.pause is not None or not self.may_send():
+            return False
         is_paused = any(pause.covers(row.path) for pause in self._pauses())
-        is_shut = self._circuit_breaker.pause is not None or is_paused or not self.may_send()
-        return not is_shut and self._doubt_limit.takes(row.destfolderid)
+        return not is_paused and self._doubt_limit.takes(row.destfolderid)
 
     def take(self) -> FileRow | Step:
         """Return a due file that no other thread has; IDLE if none is due, PAUSED if none may be taken now.
