@@ -4,7 +4,6 @@ Driving them, in which order and for how long, is left to `reconcile`, the daemo
 """
 
 import random
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -16,7 +15,6 @@ from assetsync.core.backoff import WELL_WITHIN
 from assetsync.core.mapping import Plan
 from assetsync.core.read_back import INDEX_LAG, ReadBackWaits
 from assetsync.core.settled import HOUR, KEEPS_CHANGING
-from assetsync.errors import ServiceElsewhere, ServiceError
 from assetsync.ledger.file.facts import OUTLINE
 from assetsync.ledger.ledger import Ledger
 from assetsync.model import Clock, Meter, Service
@@ -26,10 +24,11 @@ from assetsync.sync.brakes import Brakes, Limits
 from assetsync.sync.context import Context, Heartbeat, NullMeter
 from assetsync.sync.doubts.resolver import Resolver
 from assetsync.sync.duplicate_sites import DuplicateSites
-from assetsync.sync.folder_backoff import HealthCheck, code_and_wait
+from assetsync.sync.gates import Gates
 from assetsync.sync.intake.intake import Intake, IntakeRules
 from assetsync.sync.intake.settling import Settling
 from assetsync.sync.intake.sidecars import Recorded, SidecarCache, Sidecars, note_sidecar, processed_uploads
+from assetsync.sync.lookup_gates import HealthCheck
 from assetsync.sync.readback.archive_members import Members
 from assetsync.sync.readback.auditor import Auditor, PendingAudits
 from assetsync.sync.readback.budget import Budget
@@ -42,10 +41,9 @@ from assetsync.sync.rescan import Rescan
 from assetsync.sync.root_identity import RootIdentity
 from assetsync.sync.runtime_state import RuntimeState
 from assetsync.sync.service_identity import ServiceIdentity
-from assetsync.sync.upload.circuit_breaker import RESUMES, CircuitBreaker
 from assetsync.sync.upload.folder_listing import FolderListing
 from assetsync.sync.upload.kinds import Kinds, NewFields
-from assetsync.sync.upload.limits import DoubtLimit, RateLimiter, SizeLimit
+from assetsync.sync.upload.limits import RateLimiter, SizeLimit
 from assetsync.sync.upload.prepare import Preparer
 from assetsync.sync.upload.queue import Selection, UploadQueue
 from assetsync.sync.upload.results import ResultRecorder
@@ -81,8 +79,7 @@ class Site:
     brakes: Brakes
     folder_listing: FolderListing
     preparer: Preparer
-    circuit_breaker: CircuitBreaker
-    doubt_limit: DoubtLimit
+    gates: Gates
     size_limit: SizeLimit
     upload_queue: UploadQueue
     uploads: UploadContext
@@ -171,12 +168,11 @@ class Site:
 
     def _may_send(self) -> bool:
         """Return whether files can be sent: no outage, brake or person stops them, and the upload window is open."""
-        return self.circuit_breaker.pause is None and self.uploads.selection.may_send() and not self.brakes.pulled()
+        return self.gates.closed is None and self.gates.may_send() and not self.brakes.pulled()
 
     def can_send(self) -> bool:
         """Return whether a file is being sent, or may be sent now."""
-        selection = self.uploads.selection
-        return self._may_send() and not selection.has_too_many_doubts() and not selection.is_idle()
+        return self._may_send() and not self.gates.is_full() and not self.uploads.selection.is_idle()
 
     def ran(self, job: str, began: float, *, idle: bool = False) -> None:
         """Record the end of regular work (index, verify or audit) that began at `began` (steady seconds).
@@ -186,28 +182,6 @@ class Site:
         seconds = self.context.clock.steady() - began
         self.context.ledger.runs.ended(job, self.context.clock.now(), seconds, idle=idle)
         self.context.meter.ran(job, seconds)
-
-    def trouble(self, error: ServiceError) -> None:
-        """Report a failed look-up to the circuit breaker, and log the pause that begins with it."""
-        if self.context.clock.wait(0):
-            # The stop cut the look-up.
-            return
-        reason, retry_after = code_and_wait(error)
-        if self.circuit_breaker.trouble(reason, str(error), retry_after, by_lookup=True):
-            log.warning("paused", reason=reason, detail=str(error), next=RESUMES)
-
-    def check_health(self) -> bool:
-        """Return whether the service answers a minimal request; during a pause this ends or prolongs the pause."""
-        try:
-            # If it is another service, it answers all the same, and the wait is for an operator.
-            with suppress(ServiceElsewhere):
-                self.health_check.ask()
-        except ServiceError as error:
-            reason, retry_after = code_and_wait(error)
-            self.circuit_breaker.trouble(reason, str(error), retry_after, by_check=True)
-            return False
-        self.circuit_breaker.health_check_answered()
-        return True
 
 
 def build(
@@ -231,9 +205,8 @@ def build(
         meter=meter or NullMeter(),
         longest_name=config.service.longest_name,
     )
-    circuit_breaker = CircuitBreaker(clock.steady, chance.random)
     health_check = HealthCheck(service_identity, folders)
-    workers, window = config.upload.workers, config.upload.window
+    workers = config.upload.workers
     most_long = workers - 1 if workers > 1 else None
     size_limit = SizeLimit(ledger, clock)
     upload_queue = UploadQueue(
@@ -274,21 +247,14 @@ def build(
     preparer = Preparer(
         *(context, plan.mappings, sidecars, folder_listing, sending), new_fields=new_fields, size_limit=size_limit
     )
-    doubt_limit = DoubtLimit.of(config, ledger.doubts, clock)
-    selection = Selection(
-        upload_queue,
-        circuit_breaker,
-        doubt_limit,
-        folder_listing.closed,
-        partial(ledger.pauses.in_force, clock),
-        has_waiting=kinds.has_waiting,
-        is_hour=lambda: window is None or window.at(clock.now()) != 0,
-    )
+    gates = Gates(config, context, health_check, folder_listing.closed)
+    selection = Selection(upload_queue, gates, has_waiting=kinds.has_waiting)
     uploads = UploadContext(
         context,
+        gates,
         preparer,
         selection,
-        ResultRecorder(context, circuit_breaker, selection, kinds, size_limit),
+        ResultRecorder(context, gates, selection, kinds, size_limit),
         None if config.upload.rate is None else RateLimiter(config.upload.rate, clock, heartbeat.tick),
     )
 
@@ -305,12 +271,10 @@ def build(
     root_identity = RootIdentity(context, plan, DuplicateSites(ledger, clock, config.ledger, claim_of(config)))
     runtime_state = RuntimeState(
         context,
-        circuit_breaker,
-        doubt_limit,
+        gates,
         settling,
         folder_listing,
-        may_send=lambda: selection.may_send() and not brakes.pulled(),
-        paused=selection.paused,
+        may_send=lambda: gates.may_send() and not brakes.pulled(),
     )
     return Site(
         config=config,
@@ -325,8 +289,7 @@ def build(
         brakes=brakes,
         folder_listing=folder_listing,
         preparer=preparer,
-        circuit_breaker=circuit_breaker,
-        doubt_limit=doubt_limit,
+        gates=gates,
         size_limit=size_limit,
         upload_queue=upload_queue,
         uploads=uploads,

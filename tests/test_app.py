@@ -6,6 +6,7 @@ Covers `parts.py`.
 import pytest
 
 from assetsync import parts
+from assetsync.core.gate import Trouble
 from assetsync.model import State
 from assetsync.sync.upload.queue import Step
 
@@ -48,17 +49,17 @@ def test_stopped_scan_marks_nothing_as_gone(world, clock):
 
 
 def test_only_answered_probe_ends_a_pause(world, clock):
-    circuit_breaker = world.site.circuit_breaker
-    circuit_breaker.trouble("unreachable", "down")
+    gates = world.site.gates
+    gates.failed(Trouble("unreachable", "down"))
     world.service.down = True
-    assert world.site.check_health() is False
-    assert (circuit_breaker.pause.failed_checks, circuit_breaker.check_due()) == (1, False)
+    assert world.site.gates.check() is False
+    assert (gates.closed.failures, gates.check_due()) == (1, False)
     world.service.down, world.service.key_refused = False, True
-    assert world.site.check_health() is False
-    assert circuit_breaker.pause.reason == "key_refused"
+    assert world.site.gates.check() is False
+    assert gates.closed.reason == "key_refused"
     world.service.key_refused = False
-    assert world.site.check_health() is True
-    assert circuit_breaker.pause is None
+    assert world.site.gates.check() is True
+    assert gates.closed is None
     assert world.service.posts == []
     assert world.service.searches[-1].dbdirect
 

@@ -184,7 +184,7 @@ def test_undecided_doubts_delay_no_run(world, clock):
     world.scan()
     world.service.script.extend(["lost_after"] * 15)
     for _ in range(9):
-        world.site.circuit_breaker.health_check_answered()
+        world.site.gates.checked()
         world.site.uploader.step()
     world.service.script.clear()
     began = clock.steady()

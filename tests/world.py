@@ -37,7 +37,6 @@ from assetsync.ledger.reports import Finding
 from assetsync.ledger.rows import FileRow
 from assetsync.model import AddressProbe, Asset, Body, Meter, SearchRequest, Sent, SentExtent, State, UploadRequest
 from assetsync.service.multipart import closing
-from assetsync.sync.folder_backoff import code_and_wait
 from assetsync.sync.intake.watch_queue import Looker, WatchQueue
 from assetsync.sync.requests.request import OperatorRequest
 from assetsync.sync.upload.queue import Step
@@ -502,11 +501,11 @@ class World:
         until = self.clock.steady() + seconds
         while self.clock.steady() < until:
             site = self.site
-            if site.circuit_breaker.pause is not None and site.circuit_breaker.check_due():
-                site.check_health()
+            if site.gates.closed is not None and site.gates.check_due():
+                site.gates.check()
             site.count_pauses()
             site.try_what_waited()
-            if site.circuit_breaker.pause is None:
+            if site.gates.closed is None:
                 site.intake.look_again()
                 self.read_again()
                 if site.service_identity.is_known:
@@ -516,7 +515,7 @@ class World:
 
     def _look_up(self, site: Site) -> None:
         try:
-            if site.circuit_breaker.pause is None or site.circuit_breaker.lookups_answered:
+            if site.gates.closed is None or site.gates.lookups_answered:
                 site.service_identity.make_sure()
                 site.resolver.step()
                 site.indexer.step()
@@ -525,8 +524,7 @@ class World:
             # A brake waits for a person.
             pass
         except ServiceError as error:
-            reason, retry_after = code_and_wait(error)
-            site.circuit_breaker.trouble(reason, str(error), retry_after, by_lookup=True)
+            site.gates.lookup_failed(error)
 
     def ask(self, request: OperatorRequest) -> str:
         """Carry out what an operator asks for, and return the answer."""

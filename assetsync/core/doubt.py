@@ -4,7 +4,7 @@ This rule ensures that no file is sent twice and none is lost. It is pure. `judg
 sent again, `unless_moved` also considers the assets in other folders. The look-ups, the hashing of prefixes and the
 questions to the ledger are left to `sync.doubts.resolver` and `sync.doubts.candidates`. A `Candidate` is an asset that
 a look-up shows, with the facts that the ledger has on it. How long an asset must be absent is left to
-`core.doubt_grace`, and how many uploads may be in doubt to `core.doubt_limits`.
+`core.doubt_grace`, and how many uploads may be in doubt to `core.gate`.
 """
 
 from collections.abc import Sequence

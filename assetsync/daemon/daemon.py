@@ -210,13 +210,13 @@ class Daemon:
     def _run(
         self, site: Site, notifications: Notifications, metrics: Metrics, end_searches: Callable[[], None]
     ) -> None:
-        ledger, lack = site.context.ledger, site.uploads.results.out_of_resources
+        ledger, lack = site.context.ledger, site.gates.lacks
         work = Work(site, idle=self._limit / 3, reload=self._signals.reload)
         loops = [self._loop(name, step, lack) for name, step in work.steps().items()]
 
         def look(reported: Collection[str]) -> list[Problem]:
             waiting = next((loop.ledger_trouble for loop in loops if loop.ledger_trouble is not None), None)
-            pause, now = site.circuit_breaker.ongoing, site.context.clock.now()
+            pause, now = site.gates.ongoing, site.context.clock.now()
             reminder = self._config.watch.sidecar_reminder
             return current_problems(ledger, pause, waiting, reported, now, sidecar_reminder=reminder)
 

@@ -1,7 +1,7 @@
 """Ask the service whether stored files are findable, as they were sent, and still there.
 
 Each step does one kind of work, if it was requested. `sync.readback.auditor` knows which audits are due. The
-circuit breaker handles trouble with the service; a single folder that does not answer is audited later.
+gates handle trouble with the service; a single folder that does not answer is audited later.
 """
 
 import threading
@@ -13,7 +13,7 @@ import structlog
 from assetsync.app import Site
 from assetsync.daemon.loops import Bell
 from assetsync.errors import KeyRefused, ServiceError
-from assetsync.sync.folder_backoff import FolderBackoff
+from assetsync.sync.lookup_gates import LookupGates
 from assetsync.sync.readback.verifier import BATCH
 
 log = structlog.get_logger(__name__)
@@ -44,7 +44,7 @@ class ReadBack:
         self._audit_left = True
         self._audit_again = 0.0
         self._audit_began: float | None = None
-        self._folder_backoff = FolderBackoff(site.health_check)
+        self._lookup_gates = LookupGates(site.health_check, self._clock.steady)
         # Folder -> when (steady seconds) to retry it after the service did not answer for it.
         self._put_off: dict[str, float] = {}
 
@@ -109,7 +109,7 @@ class ReadBack:
             elif not self._audit(rests=budgeted > 0):
                 self._bell.wait(heard, min(self._idle, budgeted or rest or self._idle))
         except ServiceError as error:
-            self._site.trouble(error)
+            self._site.gates.lookup_failed(error)
         return 0.0
 
     def _verify(self) -> None:
@@ -192,14 +192,14 @@ class ReadBack:
             with self._site.budget.step() if is_nightly else nullcontext():
                 self._site.auditor.audit(folder)
         except ServiceError as error:
-            wait = self._folder_backoff.put_off(folder, error, self._clock.steady() - began)
+            wait = self._lookup_gates.put_off(folder, error, self._clock.steady() - began)
             wait = max(_AGAIN, wait)
             self._put_off[folder] = self._clock.steady() + wait
             log.warning(
                 "folder cannot be audited", destfolderid=folder, detail=str(error), next=f"again in {wait:.0f} s"
             )
         else:
-            self._folder_backoff.answered(folder)
+            self._lookup_gates.answered(folder)
             self._put_off.pop(folder, None)
             self._found()
         self._audit_again = 0.0
@@ -207,6 +207,6 @@ class ReadBack:
 
     def _may_ask(self) -> bool:
         # Stored assets are read back even while uploads fail, if look-ups get answers.
-        circuit_breaker = self._site.circuit_breaker
-        is_answered = circuit_breaker.pause is None or circuit_breaker.lookups_answered
+        gates = self._site.gates
+        is_answered = gates.closed is None or gates.lookups_answered
         return is_answered and self._site.service_identity.is_known and not self._clock.wait(0)

@@ -175,9 +175,9 @@ class Work:
         Apart from all other look-ups: some of them may hang with the service for as long as `service.read_timeout`.
         """
         site = self._site
-        if site.circuit_breaker.pause is None:
+        if site.gates.closed is None:
             site.folder_listing.try_held()
-        elif site.circuit_breaker.check_due() and site.check_health():
+        elif site.gates.check_due() and site.gates.check():
             self._bell.ring()
         return _TEND
 
@@ -186,7 +186,7 @@ class Work:
         site = self._site
         if site.count_pauses() or site.try_what_waited():
             self._bell.ring()
-        if site.circuit_breaker.lookups_answered:
+        if site.gates.lookups_answered:
             # Doubts are resolved even while uploads fail, if look-ups get answers.
             try:
                 if not site.service_identity.is_known:
@@ -198,7 +198,7 @@ class Work:
             except ServiceElsewhere as error:
                 log.debug("waits for a person", detail=str(error))
             except ServiceError as error:
-                site.trouble(error)
+                site.gates.lookup_failed(error)
         if take_requests(site.context):
             site.size_limit.reload()
             site.upload_queue.clear()

@@ -14,6 +14,7 @@ from pydantic import SecretStr
 
 from assetsync.app import Site
 from assetsync.config.models import SiteConfig
+from assetsync.core.gate import Closed
 from assetsync.core.notices import AT_ONCE, DELAYS, KEPT, Delays, Kind, Notice, NoticeTracker, Problem
 from assetsync.core.outcome import ANSWERS_LOST
 from assetsync.core.pauses import OperatorPause
@@ -26,8 +27,7 @@ from assetsync.log import register_password, register_secret
 from assetsync.model import Clock
 from assetsync.notify.channel import Channel, Command, Undelivered, encoded
 from assetsync.service.webhook import Webhook
-from assetsync.sync.folder_backoff import KEY_REFUSED
-from assetsync.sync.upload.circuit_breaker import CircuitPause
+from assetsync.sync.lookup_gates import KEY_REFUSED
 from assetsync.text import files, moment, named_path, plural, printable, runnable
 
 log = structlog.get_logger(__name__)
@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 def current_problems(
     ledger: Ledger,
-    pause: CircuitPause | None,
+    pause: Closed | None,
     waiting: str | None,
     reported: Collection[str],
     now: float,
@@ -315,12 +315,12 @@ def notify_once(site: Site, environ: Mapping[str, str]) -> None:
     A pause that ended the run counts as an outage at once, because the next run may be an hour away. Raises
     LedgerDamaged, and ConfigError as `receivers` does.
     """
-    ledger, breaker, now = site.context.ledger, site.circuit_breaker, site.context.clock.now
+    ledger, now = site.context.ledger, site.context.clock.now
     notifications = Notifications(site.config, environ, site.context.clock, _unsent)
     reminder = site.config.watch.sidecar_reminder
 
     def look(reported: Collection[str]) -> list[Problem]:
-        return current_problems(ledger, breaker.pause, None, reported, now(), sidecar_reminder=reminder)
+        return current_problems(ledger, site.gates.closed, None, reported, now(), sidecar_reminder=reminder)
 
     notifications.attach(ledger, look)
     notifications.step(AT_ONCE)

@@ -84,7 +84,7 @@ def report_of(
         coming=coming,
         undecided=len(undecided_folders(site.config.outline, site.context.ledger)),
     )
-    pause = site.circuit_breaker.pause
+    pause = site.gates.closed
     return Report(
         site=site.config.site,
         scanned=result.scanned if result else 0,

@@ -146,11 +146,9 @@ class Reconciler:
             self._braked = self._site.brakes.pulled()
             self._site.runtime_state.note()
             try:
-                self._pass(
-                    counts=not self._sending or self._braked or self._site.uploads.selection.has_too_many_doubts()
-                )
+                self._pass(counts=not self._sending or self._braked or self._site.gates.is_full())
             except OutOfResources as error:
-                self._site.uploads.results.out_of_resources(error)
+                self._site.gates.lacks(error)
             idle = self._site.uploads.selection.is_idle()
             if self._is_over(idle=idle):
                 if self._sending and idle:
@@ -175,7 +173,7 @@ class Reconciler:
             except ServiceError as error:
                 log.warning("folder cannot be audited", destfolderid=folder, detail=str(error), next="by the next run")
                 if not site.health_check.is_answered({folder}):
-                    site.trouble(error)
+                    site.gates.lookup_failed(error)
                     return
         if folders and not site.pending_audits.folders():
             site.ran("audit", began)
@@ -201,10 +199,10 @@ class Reconciler:
         # These steps need only the tree, so they also run during a pause.
         site.intake.look_again()
         self._read_again()
-        if site.circuit_breaker.pause is not None:
-            if site.circuit_breaker.check_due():
-                site.check_health()
-            if site.circuit_breaker.lookups_answered:
+        if site.gates.closed is not None:
+            if site.gates.check_due():
+                site.gates.check()
+            if site.gates.lookups_answered:
                 # Uploads fail but look-ups are answered, so resolve doubts and verify, even fewer than a batch.
                 self._look_up(counts=True)
             return
@@ -241,7 +239,7 @@ class Reconciler:
             log.debug("waits for a person", detail=str(error))
         except ServiceError as error:
             self._read_back = False
-            site.trouble(error)
+            site.gates.lookup_failed(error)
 
     def _index_and_verify(self, *, counts: bool) -> None:
         """Request indexing, and read back what is due: all of it if the pass `counts`, else one batch."""
@@ -266,19 +264,19 @@ class Reconciler:
         site = self._site
         if self._reads:
             return False
-        pause = site.circuit_breaker.pause
-        if pause is not None and pause.reason == "key_refused" and pause.failed_checks >= _KEY_PROBES:
+        pause = site.gates.closed
+        if pause is not None and pause.reason == "key_refused" and pause.failures >= _KEY_PROBES:
             return True
-        now, paused = self._clock.steady(), site.uploads.selection.paused()
+        now, paused = self._clock.steady(), site.gates.paused()
         if SITE in paused and (pause is not None or self._passes > 0):
             # A person has paused the site, maybe for longer than any wait.
             return True
         if pause is None and not site.service_identity.is_known and self._braked:
             return True
         if pause is not None:
-            return now - pause.since >= self._wait and (self._wait > 0 or pause.failed_checks > 0)
-        shut = self._braked or not site.uploads.selection.may_send()
-        if not (idle or shut or site.uploads.selection.has_too_many_doubts()):
+            return now - pause.since >= self._wait and (self._wait > 0 or pause.failures > 0)
+        shut = self._braked or not site.gates.may_send()
+        if not (idle or shut or site.gates.is_full()):
             return False
         counts = self._counts()
         waiting = (

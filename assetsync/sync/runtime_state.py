@@ -6,19 +6,19 @@ makes of it is left to `status`.
 """
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 import structlog
 
+from assetsync.core.gate import Closed
 from assetsync.errors import OutOfResources
 from assetsync.ledger.runs import HeldUp, LogUnread, Pause, Unsettled
 from assetsync.log import redact, unread_log
 from assetsync.sync.context import Context
-from assetsync.sync.folder_backoff import KEY_REFUSED
+from assetsync.sync.gates import Gates
 from assetsync.sync.intake.settling import Settling
-from assetsync.sync.upload.circuit_breaker import CircuitBreaker, CircuitPause
+from assetsync.sync.lookup_gates import KEY_REFUSED
 from assetsync.sync.upload.folder_listing import FolderListing
-from assetsync.sync.upload.limits import DoubtLimit
 from assetsync.text import moment
 
 log = structlog.get_logger(__name__)
@@ -40,28 +40,21 @@ class RuntimeState:
     def __init__(
         self,
         context: Context,
-        circuit_breaker: CircuitBreaker,
-        doubt_limit: DoubtLimit,
+        gates: Gates,
         settling: Settling,
         folder_listing: FolderListing,
         *,
         may_send: Callable[[], bool],
-        paused: Callable[[], Collection[bytes]],
     ) -> None:
-        """Start with nothing recorded; `may_send` returns whether no brake, hour or person stops all uploads.
-
-        `paused` returns the paths that a person has paused.
-        """
+        """Start with nothing recorded; `may_send` returns whether no brake, hour or person stops all uploads."""
         self._clock = context.clock
         self._ledger = context.ledger
         self._runs = context.ledger.runs
         self._start = context.ledger.start_no
-        self._circuit_breaker = circuit_breaker
-        self._doubt_limit = doubt_limit
+        self._gates = gates
         self._settling = settling
         self._folder_listing = folder_listing
         self._may_send = may_send
-        self._paused_paths = paused
         self._held_up: HeldUp | None = None
         # When it was looked for, and when it was last met (steady seconds).
         self._held_up_at = float("-inf")
@@ -104,9 +97,9 @@ class RuntimeState:
 
     def note(self) -> None:
         """Record what has changed. Raise LedgerError; the next call then tries again."""
-        if self._circuit_breaker.awaits_trial and not (self._may_send() and self._queued()):
-            self._circuit_breaker.nothing_to_send()
-        self._note_pause(self._circuit_breaker.ongoing)
+        if self._gates.awaits_trial and not (self._may_send() and self._queued()):
+            self._gates.nothing_to_send()
+        self._note_pause(self._gates.ongoing)
         self._folder_listing.report_slow()
         self._note_held_up()
         self._note_log()
@@ -115,18 +108,18 @@ class RuntimeState:
     def end(self) -> None:
         """Record the final state of the process, with the end of a current pause. Raise as `note` does."""
         # No trial POST follows: an answered health check is the end.
-        pause = self._circuit_breaker.pause
+        pause = self._gates.closed
         self._note_pause(pause, is_end=True)
         if pause is not None:
             self._runs.record(Pause, self._recorded(pause, ended=self._clock.now()))
         self._note_unsettled(at_once=True)
 
-    def _note_pause(self, pause: CircuitPause | None, *, is_end: bool = False) -> None:
+    def _note_pause(self, pause: Closed | None, *, is_end: bool = False) -> None:
         before, found = self._paused, None if pause is None else (pause.since, pause.reason)
         inherited = self._inherited
         if inherited is not None and pause is not None and pause.reason == inherited.reason:
             self._goes_on_since = pause.since, inherited.since
-        latest = self._circuit_breaker.latest
+        latest = self._gates.latest
         # A pause may begin and end between two calls.
         for since, reason in filter(None, (before, None if latest is None else (latest.since, latest.reason))):
             if found is None or since != found[0]:
@@ -143,7 +136,7 @@ class RuntimeState:
             end = _ENDS.get(reason, "the service answers again")
             log.warning(end, after=round(self._clock.steady() - since, 1))
 
-    def _recorded(self, pause: CircuitPause, ended: float | None = None) -> Pause:
+    def _recorded(self, pause: Closed, ended: float | None = None) -> Pause:
         since = self._clock.now() - (self._clock.steady() - pause.since)
         if self._goes_on_since is not None and self._goes_on_since[0] == pause.since:
             since = min(since, self._goes_on_since[1])
@@ -154,7 +147,7 @@ class RuntimeState:
 
     def _queued(self) -> set[str]:
         """Return the destination folders of the queued files that no person has paused."""
-        return self._ledger.queue.folders(self._paused_paths())
+        return self._ledger.queue.folders(self._gates.paused())
 
     def _note_held_up(self) -> None:
         steady, before = self._clock.steady(), self._held_up
@@ -162,7 +155,7 @@ class RuntimeState:
             return
         self._held_up_at = steady
         queued = self._queued()
-        folders = queued & self._doubt_limit.held() if queued else set()
+        folders = queued & self._gates.held() if queued else set()
         if folders:
             self._met_at[False] = steady
         if folders and folders == queued:
@@ -188,10 +181,10 @@ class RuntimeState:
         """Return what is to be recorded; what changes all the time is recorded again once it is over."""
         now, before = self._clock.now(), self._held_up
         if before is None or before.everything is not everything:
-            return HeldUp(self._start, now, tuple(sorted(folders)), everything, self._doubt_limit.decided_at())
+            return HeldUp(self._start, now, tuple(sorted(folders)), everything, self._gates.doubts.decided_at())
         if before.decided_at is not None and before.decided_at > now:
             return before._replace(folders=tuple(sorted(folders)))
-        return before._replace(folders=tuple(sorted(folders)), decided_at=self._doubt_limit.decided_at())
+        return before._replace(folders=tuple(sorted(folders)), decided_at=self._gates.doubts.decided_at())
 
     def _note_log(self) -> None:
         unread, before = unread_log(), self._log_unread

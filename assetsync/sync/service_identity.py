@@ -28,7 +28,7 @@ from assetsync.model import (
     UploadRequest,
 )
 from assetsync.sync.brakes import BrakeControl
-from assetsync.sync.folder_backoff import Repeating
+from assetsync.sync.lookup_gates import Repeating
 from assetsync.sync.lookups import Everywhere, by_id, is_shown
 from assetsync.sync.readback.auditor import ask_for_audit
 from assetsync.sync.readback.indexer import SUSPECT

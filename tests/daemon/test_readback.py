@@ -5,6 +5,7 @@ import itertools
 
 import pytest
 
+from assetsync.core.gate import Trouble
 from assetsync.daemon.readback import ReadBack
 from assetsync.errors import LedgerError
 from assetsync.model import State
@@ -21,7 +22,7 @@ def world(make_world):
 def reading_of(world):
     troubles: list[str] = []
     world.site.service_identity.make_sure()
-    world.site.circuit_breaker.trouble = lambda reason, *_said, **_options: troubles.append(reason)
+    world.site.gates.failed = lambda trouble: troubles.append(trouble.reason)
     return ReadBack(world.site, idle=0.0), troubles
 
 
@@ -207,7 +208,7 @@ def test_readback_goes_on_while_uploads_fail(world, is_a_look_up, expected):
     world.write("photo")
     world.scan_and_send()
     world.clock.advance(60)
-    world.site.circuit_breaker.trouble("no_answer", "HTTP status 500", by_lookup=is_a_look_up)
+    world.site.gates.failed(Trouble("no_answer", "HTTP status 500", by_lookup=is_a_look_up))
     reading, _ = reading_of(world)
     reading.want_verify()
     steps(reading)

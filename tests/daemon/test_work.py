@@ -14,6 +14,7 @@ import pytest
 from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers.api import BaseObserver, EventEmitter
 
+from assetsync.core.gate import Trouble
 from assetsync.daemon.work import Work
 from assetsync.errors import LedgerError
 from assetsync.ledger.folders import Hold
@@ -413,11 +414,11 @@ def test_health_check_waits_for_no_other_look_up(make_world):
     """Look-ups of `tend` may hang with the service for minutes: the health check is a step of its own."""
     world = make_world()
     work = Work(world.site, idle=0.0)
-    world.site.circuit_breaker.trouble("unreachable", "down")
+    world.site.gates.failed(Trouble("unreachable", "down"))
     work.tend()
-    assert world.site.circuit_breaker.pause is not None
+    assert world.site.gates.closed is not None
     work.recover()
-    assert world.site.circuit_breaker.pause is None
+    assert world.site.gates.closed is None
     assert [search.searchfor for search in world.service.searches] == [PROBE]
 
 
@@ -437,13 +438,13 @@ def test_refused_search_after_a_good_probe_is_cached(make_world):
     work = Work(world.site, idle=0.0)
     work.tend()
     world.service.key_refused = True
-    assert not world.site.check_health()
-    assert world.site.circuit_breaker.pause.reason == "key_cached"
+    assert not world.site.gates.check()
+    assert world.site.gates.closed.reason == "key_cached"
     world.service.key_refused = False
-    assert world.site.check_health()
+    assert world.site.gates.check()
     world.service.key_refused = True
-    assert not world.site.check_health()
-    assert world.site.circuit_breaker.latest.reason == "key_refused", "a search was answered since"
+    assert not world.site.gates.check()
+    assert world.site.gates.latest.reason == "key_refused", "a search was answered since"
 
 
 def test_wrong_upload_address_is_found(make_world):

@@ -111,7 +111,7 @@ def quiet(simulation: "Simulation") -> None:
             simulation.clock.advance(3600.0)
     left = [(r.path.decode(), r.state, r.reason, r.detail) for r in _all(simulation) if r.state in _UNRESTED]
     after = f"{number + 1} rounds, {simulation.clock.true - began:.0f} s"
-    raise Violation(f"I7: not at rest after {after}: {left}, {simulation.site.circuit_breaker.pause}")
+    raise Violation(f"I7: not at rest after {after}: {left}, {simulation.site.gates.closed}")
 
 
 def _send_phantoms_again(simulation: "Simulation") -> None:
@@ -209,8 +209,8 @@ def _pause(simulation: "Simulation") -> float:
     site, clock = simulation.site, simulation.clock
     ledger = site.context.ledger
     now = clock.now()
-    if site.circuit_breaker.pause is not None:
-        return max(0.1, site.circuit_breaker.pause.next_check - clock.steady())
+    if site.gates.closed is not None:
+        return max(0.1, site.gates.closed.until - clock.steady())
     (verify_due,) = ledger.store.rows("SELECT MIN(due_at) FROM files WHERE state = 'stored'")[0]
     look = ledger.doubts.next_look()
     if look is not None and look <= now:

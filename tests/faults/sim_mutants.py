@@ -13,7 +13,7 @@ from assetsync.core import doubt_grace
 from assetsync.core import metadata as core_metadata
 from assetsync.core import outcome as core_outcome
 from assetsync.core.doubt_grace import Grace, Watch
-from assetsync.core.doubt_limits import DoubtLimits
+from assetsync.core.gate import DoubtLimits
 from assetsync.core.metadata import Sendable
 from assetsync.core.pauses import OperatorPause
 from assetsync.core.read_back import Unprocessed
@@ -28,7 +28,7 @@ from assetsync.ledger.sightings import Sightings
 from assetsync.model import Answer, Fault, Outcome, SentExtent
 from assetsync.service import uploads
 from assetsync.service.paging import WholeSearch, every
-from assetsync.sync import folder_backoff
+from assetsync.sync import lookup_gates
 from assetsync.sync.doubts import candidates, resolver
 from assetsync.sync.doubts.resolver import Resolver
 from assetsync.sync.lookups import FolderContents
@@ -310,7 +310,7 @@ def an_unanswered_look_up_counts(patch: Patch) -> None:
 
 def a_failed_search_is_not_repeated(patch: Patch) -> None:
     """Take a search that failed once for one that goes on failing."""
-    patch.setattr(folder_backoff, "_REPEATS", 0)
+    patch.setattr(lookup_gates, "_REPEATS", 0)
 
 
 def a_round_is_thrown_away_whole(patch: Patch) -> None:

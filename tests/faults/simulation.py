@@ -34,8 +34,8 @@ from assetsync.ledger.file.handle import Handle
 from assetsync.ledger.ledger import open_ledger
 from assetsync.ledger.rows import NO_SIDECAR
 from assetsync.sync import lookups
-from assetsync.sync.folder_backoff import code_and_wait
 from assetsync.sync.intake.watch_queue import Looker, WatchQueue
+from assetsync.sync.lookup_gates import trouble_of
 from assetsync.sync.requests.take import read_request, take_requests
 from assetsync.sync.upload import folder_listing
 from assetsync.sync.upload.queue import Step
@@ -420,7 +420,7 @@ class Simulation:
             if self.variant.one_shot:
                 self.die(reboot=False, why=f"{name} ended without descriptors")
                 return False
-            self.site.uploads.results.out_of_resources(error)
+            self.site.gates.lacks(error)
         except AssetsyncError as error:
             raise Violation(f"an error nobody handles in {name}: {error!r}") from error
         except (sqlite3.Error, LookupError, TypeError, ValueError, RuntimeError) as error:
@@ -470,9 +470,9 @@ class Simulation:
         site.count_pauses()
         self.pauses.counted()
         try:
-            if site.circuit_breaker.pause is not None:
-                if site.circuit_breaker.check_due():
-                    site.check_health()
+            if site.gates.closed is not None:
+                if site.gates.check_due():
+                    site.gates.check()
                 return
             site.try_what_waited()
             site.folder_listing.try_held()
@@ -480,8 +480,8 @@ class Simulation:
             site.indexer.step()
             site.verifier.step()
         except ServiceError as error:
-            reason, retry_after = code_and_wait(error)
-            site.circuit_breaker.trouble(reason, str(error), retry_after)
+            # As an upload would: only one on trial shows the end of the trouble.
+            site.gates.failed(trouble_of(error))
 
     def scan(self) -> None:
         self.site.try_again()

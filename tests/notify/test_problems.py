@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from assetsync.core.gate import Trouble
 from assetsync.core.notices import AT_ONCE, DELAYS, Kind, NoticeTracker
 from assetsync.errors import LedgerDamaged, LedgerError
 from assetsync.ledger.assets import INDEX_STOPPED
@@ -20,7 +21,7 @@ from assetsync.text import moment, name_configuration
 @pytest.fixture
 def look(world):
     def at_once(reported=(), *, waiting=None):
-        found = current_problems(world.ledger, world.site.circuit_breaker.ongoing, waiting, reported, world.clock.now())
+        found = current_problems(world.ledger, world.site.gates.ongoing, waiting, reported, world.clock.now())
         return {problem.kind: problem for problem in found}
 
     return at_once
@@ -81,7 +82,7 @@ def test_outage_has_the_begin_of_its_pause(world, look):
     world.scan_and_send()
     world.live(1000, tick=10)
     found = look()[Kind.OUTAGE]
-    assert list(found.items.values()) == [world.site.circuit_breaker.pause.detail]
+    assert list(found.items.values()) == [world.site.gates.closed.detail]
     assert began <= found.since["outage"] < began + 60
     world.service.down = False
     world.live(120)
@@ -139,9 +140,9 @@ def test_unlisted_folder_is_an_outage(make_world):
 
 def test_long_ended_pause_is_no_outage(world, look):
     site, clock = world.site, world.clock
-    site.circuit_breaker.trouble("unreachable", "no answer to a look-up", by_lookup=True)
+    site.gates.failed(Trouble("unreachable", "no answer to a look-up", by_lookup=True))
     clock.advance(2)
-    assert site.check_health()
+    assert site.gates.check()
     # With nothing to send, the trial that ends it does not come.
     world.live(6 * 3600, tick=60)
     found = []
@@ -268,18 +269,18 @@ def told_by(tracker, world, problems):
 def test_refused_key_is_told_within_a_minute(world, look):
     """Only a person ends it, so that nothing is gained by a wait; its end reports that the key is accepted."""
     tracker, texts = NoticeTracker("hq"), []
-    trouble, key = world.site.circuit_breaker.trouble, "the service refuses the API key: write the right key into F"
-    trouble("key_refused", key, by_lookup=True)
+    failed, key = world.site.gates.failed, "the service refuses the API key: write the right key into F"
+    failed(Trouble("key_refused", key, by_lookup=True))
     for _ in range(30):
         texts += told_by(tracker, world, look().values())
         world.clock.advance(2)
     assert texts == [f"hq: nothing is sent: {key}"]
-    trouble("unreachable", "no answer", by_check=True)
+    failed(Trouble("unreachable", "no answer", by_check=True))
     for _ in range(60):
         texts += told_by(tracker, world, look().values())
         world.clock.advance(2)
     assert len(texts) == 1, "it is unknown whether the key is accepted"
-    assert world.site.check_health()
+    assert world.site.gates.check()
     for _ in range(100):
         texts += told_by(tracker, world, look().values())
         world.clock.advance(2)

@@ -24,7 +24,7 @@ from assetsync.errors import (
 )
 from assetsync.model import AddressProbe, Answer, Fault, SearchRequest, SentExtent, UploadOptions
 from assetsync.service.client import HttpService, ServiceSettings
-from assetsync.sync.folder_backoff import code_and_wait
+from assetsync.sync.lookup_gates import code_and_wait
 from tests.scarcity import no_descriptors
 
 BIG = bytes(range(256)) * 65536  # 16 MiB: more than the sockets between hold

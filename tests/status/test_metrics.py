@@ -33,7 +33,7 @@ def test_upload_results_are_counted(shown):
     world.scan_and_send()
     for _ in range(2):
         world.clock.advance(100)
-        world.site.check_health()
+        world.site.gates.check()
         world.send()
     found = samples(shown)
     results = {key[1]: value for key, value in found.items() if key[0] == "uploads_total"}

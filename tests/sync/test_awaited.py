@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from assetsync.core.gate import Trouble
 from assetsync.daemon.work import Work
 
 FOLDERS = [{"path": "photos", "destfolderid": "F1"}, {"path": "docs", "destfolderid": "F2"}]
@@ -235,10 +236,10 @@ def test_opened_file_waits_while_nothing_may_be_sent(shut):
     with nobody_at(world):
         site.unreadable_files.retry_opened()
     file.chmod(0o644)
-    site.circuit_breaker.trouble("unreachable", "down")
+    site.gates.failed(Trouble("unreachable", "down"))
     site.unreadable_files.retry_opened()
     assert world.row("a").state == "blocked"
-    assert site.check_health()
+    assert site.gates.check()
     site.unreadable_files.retry_opened()
     assert world.row("a").state == "queued"
 

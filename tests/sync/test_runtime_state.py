@@ -5,6 +5,7 @@ import re
 import pytest
 from structlog.testing import capture_logs
 
+from assetsync.core.gate import Trouble
 from assetsync.core.notices import AT_ONCE, Kind, NoticeTracker
 from assetsync.errors import RootElsewhere, RootMissing
 from assetsync.ledger.runs import HeldUp, Pause, Unsettled
@@ -113,7 +114,7 @@ def test_resting_file_is_pending_until_queued(settling, clock):
 ])  # fmt: skip
 def test_outage_goes_on_after_a_restart(world, clock, after, reason, goes_on):
     """A run an hour, or a reload, begins in the outage that the process before met."""
-    world.site.circuit_breaker.trouble("unreachable", "no answer")
+    world.site.gates.failed(Trouble("unreachable", "no answer"))
     world.site.runtime_state.note()
     began = world.ledger.runs.recorded(Pause).since
     clock.advance(3600)
@@ -122,7 +123,7 @@ def test_outage_goes_on_after_a_restart(world, clock, after, reason, goes_on):
     for _ in range(after // 10):
         world.site.runtime_state.note()
         clock.advance(10)
-    world.site.circuit_breaker.trouble(reason, "no answer")
+    world.site.gates.failed(Trouble(reason, "no answer"))
     world.site.runtime_state.note()
     assert (world.ledger.runs.recorded(Pause).since == began) is goes_on
     world.site.runtime_state.end()
@@ -134,18 +135,18 @@ def test_answered_check_ends_outage_under_a_brake(world, is_braked):
     """No POST can show that the service answers again while a brake, or the window, lets none through."""
     world.write("a")
     world.scan()
-    world.site.circuit_breaker.trouble("unreachable", "no answer")
+    world.site.gates.failed(Trouble("unreachable", "no answer"))
     world.site.runtime_state.note()
     if is_braked:
         world.ledger.pull_brake("vanished", "site", "many files are gone", 9, world.clock.now())
-    world.site.circuit_breaker.health_check_answered()
+    world.site.gates.checked()
     world.clock.advance(60)
     world.site.runtime_state.note()
     assert (world.ledger.runs.recorded(Pause) is None) is is_braked
 
 
 def test_run_without_trouble_ends_an_earlier_outage(world):
-    world.site.circuit_breaker.trouble("unreachable", "no answer")
+    world.site.gates.failed(Trouble("unreachable", "no answer"))
     world.site.runtime_state.end()
     world.restart()
     world.site.runtime_state.note()
@@ -184,9 +185,9 @@ def test_unscanned_root_is_not_in_sync(world, what):
 
 
 def test_pause_is_recorded_once_with_its_end(world):
-    runtime_state, circuit_breaker = world.site.runtime_state, world.site.circuit_breaker
+    runtime_state, gates = world.site.runtime_state, world.site.gates
     runtime_state.note()
-    circuit_breaker.trouble("unreachable", "nothing answers")
+    gates.failed(Trouble("unreachable", "nothing answers"))
     runtime_state.note()
     commits = world.ledger.store._commits.count
     runtime_state.note()
@@ -195,8 +196,8 @@ def test_pause_is_recorded_once_with_its_end(world):
     assert (pause.start, pause.reason, pause.detail, pause.ended) == (
         world.ledger.start_no, "unreachable", "nothing answers", None,
     )  # fmt: skip
-    circuit_breaker.health_check_answered()
-    circuit_breaker.post_answered()
+    gates.checked()
+    gates.answered()
     runtime_state.note()
     assert world.ledger.runs.recorded(Pause) is None
 
@@ -205,23 +206,23 @@ def test_failing_trials_are_no_end_of_a_pause(world, clock):
     """Searches are answered, and no upload is: the log has one line when that begins, and one when it ends."""
     world.write("a")
     world.scan()
-    runtime_state, circuit_breaker = world.site.runtime_state, world.site.circuit_breaker
+    runtime_state, gates = world.site.runtime_state, world.site.gates
+    gates.failed(Trouble("http_status", "503"))
     with capture_logs() as logs:
-        circuit_breaker.trouble("http_status", "503")
         runtime_state.note()
         for _ in range(5):
             clock.advance(60)
-            assert world.site.check_health()
+            assert world.site.gates.check()
             runtime_state.note()
             # Uploads in doubt keep the next POST back.
             clock.advance(200)
             runtime_state.note()
-            assert circuit_breaker.enter()
-            assert not circuit_breaker.trouble("http_status", "503")
-            circuit_breaker.leave()
+            assert gates.enter()
+            gates.failed(Trouble("http_status", "503"))
+            gates.leave()
         assert logs == []
-        assert world.site.check_health()
-        circuit_breaker.post_answered()
+        assert world.site.gates.check()
+        gates.answered()
         runtime_state.note()
     assert [(log["event"], log["after"]) for log in logs] == [("the service answers again", 1300)]
 
@@ -246,7 +247,7 @@ def test_lost_answers_are_no_silent_service(losing):
 
 
 def test_alert_counts_what_arrived(losing):
-    pause = losing.site.circuit_breaker.ongoing
+    pause = losing.site.gates.ongoing
     problems = current_problems(losing.ledger, pause, None, (), losing.clock.now())
     outage = [problem for problem in problems if problem.kind is Kind.OUTAGE]
     (notice,) = NoticeTracker("hq").step(outage, losing.clock.now(), losing.clock.steady(), AT_ONCE)
@@ -264,23 +265,23 @@ def test_silent_service_is_unreachable_again(losing):
 
 
 def test_each_pause_between_two_notes_has_one_end(world):
-    """The beginning was logged at once."""
-    circuit_breaker = world.site.circuit_breaker
+    gates = world.site.gates
     with capture_logs() as logs:
         for _ in range(2):
-            circuit_breaker.trouble("key_refused", "no")
-            circuit_breaker.health_check_answered()
-            circuit_breaker.post_answered()
+            gates.failed(Trouble("key_refused", "no"))
+            gates.checked()
+            gates.answered()
             for _ in range(2):
                 world.site.runtime_state.note()
             world.clock.advance(1)
-    assert [log["event"] for log in logs] == ["the service accepts the API key"] * 2
+    events = [log["event"] for log in logs]
+    assert events == ["sending paused", "the service accepts the API key"] * 2
 
 
 def test_answered_check_at_exit_ends_the_pause(world):
-    world.site.circuit_breaker.trouble("unreachable", "down", by_lookup=True)
+    world.site.gates.failed(Trouble("unreachable", "down", by_lookup=True))
     world.site.runtime_state.note()
-    assert world.site.check_health()
+    assert world.site.gates.check()
     with capture_logs() as logs:
         world.site.runtime_state.end()
     assert world.ledger.runs.recorded(Pause) is None
@@ -288,7 +289,7 @@ def test_answered_check_at_exit_ends_the_pause(world):
 
 
 def test_pause_at_exit_is_forgotten_at_start(world, clock):
-    world.site.circuit_breaker.trouble("key_refused", "the key is not valid")
+    world.site.gates.failed(Trouble("key_refused", "the key is not valid"))
     clock.advance(30)
     world.site.runtime_state.end()
     pause = world.ledger.runs.recorded(Pause)

@@ -16,7 +16,7 @@ def run(world) -> Step:
 
 def after_the_pause(world) -> None:
     world.clock.advance(60.0)
-    assert world.site.check_health()
+    assert world.site.gates.check()
 
 
 @pytest.fixture

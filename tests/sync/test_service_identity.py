@@ -2,6 +2,7 @@
 
 import pytest
 
+from assetsync.core.gate import Trouble
 from assetsync.daemon.readback import ReadBack
 from assetsync.daemon.work import Work
 from assetsync.errors import BadAnswer, KeyRefused, ServiceElsewhere
@@ -58,7 +59,7 @@ def test_same_service_at_new_address_is_known(mirrored, index_lag):
     assert mirrored.ledger.reports.brakes() == []
     searched = len(mirrored.service.searches)
     mirrored.restart()
-    mirrored.site.check_health()
+    mirrored.site.gates.check()
     assert len(mirrored.service.searches) == searched + 1
 
 
@@ -71,7 +72,7 @@ def test_other_installation_receives_nothing(mirrored):
     (brake,) = mirrored.ledger.reports.brakes()
     assert (brake.kind, brake.subject) == ("service", THERE)
     assert HERE in brake.detail
-    assert mirrored.site.circuit_breaker.pause is None
+    assert mirrored.site.gates.closed is None
 
 
 def test_other_installation_indexes_nothing(mirrored):
@@ -95,7 +96,7 @@ def test_idle_daemon_checks_the_service_too(mirrored):
         work.end()
     assert [brake.kind for brake in mirrored.ledger.reports.brakes()] == ["service"]
     # It answers: this is no outage.
-    assert mirrored.site.circuit_breaker.pause is None
+    assert mirrored.site.gates.closed is None
 
 
 def test_other_installation_decides_no_doubt(mirrored):
@@ -124,7 +125,7 @@ def test_agreement_resumes_all_work(mirrored):
     go_on(mirrored, 400)
     assert mirrored.posted() == ["3"]
     mirrored.restart()
-    assert mirrored.site.check_health()
+    assert mirrored.site.gates.check()
     assert mirrored.ledger.reports.brakes() == []
 
 
@@ -163,7 +164,7 @@ def test_nothing_is_concluded_from_no_answer(mirrored):
     mirrored.scan()
     mirrored.live(100)
     assert mirrored.ledger.reports.brakes() == []
-    assert mirrored.site.circuit_breaker.pause.reason == "unreachable"
+    assert mirrored.site.gates.closed.reason == "unreachable"
     mirrored.service.down = False
     mirrored.live(100)
     assert set(mirrored.states().values()) == {State.VERIFIED}
@@ -181,8 +182,8 @@ def test_failure_of_a_known_address_is_the_services(make_world, is_known):
         raise BadAnswer("the answer was HTTP status 500", hint="see whether service.base_url is right", status=500)
 
     world.service.during_search = fails
-    assert not world.site.check_health()
-    detail = world.site.circuit_breaker.pause.detail
+    assert not world.site.gates.check()
+    detail = world.site.gates.closed.detail
     assert ("the service fails" in detail, "base_url" in detail) == (is_known, not is_known)
 
 
@@ -208,7 +209,7 @@ def test_identity_check_blocks_no_thread(mirrored):
         heard.append(True)
 
     mirrored.service.during_search = ask_beside
-    assert site.check_health()
+    assert site.gates.check()
     assert heard
 
 
@@ -401,7 +402,7 @@ def test_unknown_service_blocks_preparation(mirrored):
 def test_pause_ends_at_another_installation(mirrored):
     replace_the_service(mirrored)
     mirrored.restart(**at(THERE))
-    mirrored.site.circuit_breaker.trouble("unreachable", "nothing answers at the service", None)
-    assert mirrored.site.circuit_breaker.pause is not None
-    assert mirrored.site.check_health()
-    assert mirrored.site.circuit_breaker.pause is None
+    mirrored.site.gates.failed(Trouble("unreachable", "nothing answers at the service", None))
+    assert mirrored.site.gates.closed is not None
+    assert mirrored.site.gates.check()
+    assert mirrored.site.gates.closed is None

@@ -58,7 +58,7 @@ from assetsync.notify.channel import Undelivered
 from assetsync.notify.notifications import receivers
 from assetsync.parts import make_service
 from assetsync.service.client import HttpService
-from assetsync.sync.folder_backoff import probe, probe_everywhere
+from assetsync.sync.lookup_gates import probe, probe_everywhere
 from assetsync.sync.lookups import Everywhere
 from assetsync.text import plural, printable, user_name
 

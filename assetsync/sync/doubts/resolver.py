@@ -7,7 +7,7 @@ without an answer decides nothing and leaves a gap in the grace. Failed look-ups
 whose own look-ups were answered.
 
 The judgement is left to `core.doubt`, the assets that look-ups show to `sync.doubts.candidates`, and the backoff of
-folders whose look-ups fail to `sync.folder_backoff`.
+folders whose look-ups fail to `sync.lookup_gates`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ from assetsync.service.paging import every
 from assetsync.service.search import like_pattern
 from assetsync.sync.context import Context
 from assetsync.sync.doubts.candidates import Candidates, Looking
-from assetsync.sync.folder_backoff import Failure, FolderBackoff, HealthCheck, failure_of
+from assetsync.sync.lookup_gates import Failure, HealthCheck, LookupGates, failure_of
 from assetsync.sync.lookups import CheckedListing, FolderContents, is_broad, named, shown_sample
 
 log = structlog.get_logger(__name__)
@@ -76,7 +76,7 @@ class Resolver:
         # The end of the look-ups of this round in all folders, in steady seconds; None before the first.
         self._everywhere_until: float | None = None
         self._paces: dict[tuple[str, bool], Pace] = {}
-        self._folder_backoff = FolderBackoff(health_check, grace=grace)
+        self._lookup_gates = LookupGates(health_check, context.clock.steady, grace=grace)
         self._candidates = Candidates(context)
         # Attempts whose last look-up in all folders failed, the oldest failure first.
         self._unanswered: dict[int, None] = {}
@@ -98,8 +98,8 @@ class Resolver:
         folders = [(folder, list(group)) for folder, group in groupby(due, key=lambda d: d.attempt.destfolderid)]
         done, failed, before = 0, False, self._answers
         # Folders that failed come last.
-        for destfolderid, doubts in sorted(folders, key=lambda each: self._folder_backoff.count(each[0])):
-            if failed and self._folder_backoff.keeps_failing(destfolderid):
+        for destfolderid, doubts in sorted(folders, key=lambda each: self._lookup_gates.gate(each[0]).failures):
+            if failed and self._lookup_gates.keeps_failing(destfolderid):
                 # `_put_off` has postponed it together with the folder that failed before.
                 continue
             answers = self._answers
@@ -107,7 +107,7 @@ class Resolver:
             unanswered = [one.doubt for one in looking if not one.is_answered]
             done += len(looking) - len(unanswered)
             if failure is None:
-                self._folder_backoff.answered(destfolderid)
+                self._lookup_gates.answered(destfolderid)
                 continue
             if failure.is_passing and self._answers > answers:
                 self._look_soon(destfolderid, unanswered, failure.error)
@@ -115,7 +115,7 @@ class Resolver:
             failed = True
             self._put_off(destfolderid, unanswered, failure)
             # An answer in this round proves as much as an answered health check.
-            if self._answers == before and not self._folder_backoff.others_are_answered():
+            if self._answers == before and not self._lookup_gates.others_are_answered():
                 raise failure.error
             detail = str(failure.error)
             log.warning(
@@ -146,7 +146,7 @@ class Resolver:
         # Take all doubts in one slow round: two rounds would wait for each other, and their durations would be unknown.
         is_slow = slow > self._grace / _SLOW_PART
         folders = {doubt.attempt.destfolderid for doubt in due}
-        joint = {folder for folder in folders if folder not in self._folder_backoff}
+        joint = {folder for folder in folders if folder not in self._lookup_gates}
         with_them = [one for one in soon if is_slow or one.attempt.destfolderid in joint]
         # A clock that was set back makes doubts due that are not due later.
         together = [*due, *(one for one in with_them if one.attempt.id not in self._due)]
@@ -156,7 +156,7 @@ class Resolver:
 
     def _look_soon(self, destfolderid: str, doubts: Sequence[OpenDoubt], error: ServiceError) -> None:
         """Schedule an early look-up for doubts without an answer in a folder where other look-ups were answered."""
-        look_at = self._clock.now() + self._folder_backoff.partly(destfolderid)
+        look_at = self._clock.now() + self._lookup_gates.partly(destfolderid)
         detail = f"it cannot be looked up in the service: {error}"
         self._ledger.doubts.unanswered([doubt.attempt.id for doubt in doubts], (), look_at, detail)
         log.debug("partly looked for", destfolderid=destfolderid, unanswered=len(doubts), detail=str(error))
@@ -168,12 +168,12 @@ class Resolver:
         different times would leave gaps in every grace of the folders that do get answers.
         """
         error = failure.error
-        wait = self._folder_backoff.failed(destfolderid, error, is_passing=failure.is_passing)
+        wait = self._lookup_gates.failed(destfolderid, failure)
         look_at = self._clock.now() + min(wait, WELL_WITHIN)
         own = [doubt.attempt.id for doubt in doubts]
-        with_it = self._folder_backoff.keeps_failing(destfolderid)
+        with_it = self._lookup_gates.keeps_failing(destfolderid)
         undecided = self._ledger.doubts.open_ones() if with_it else []
-        failing = [attempt for attempt, folder in undecided if self._folder_backoff.keeps_failing(folder)]
+        failing = [attempt for attempt, folder in undecided if self._lookup_gates.keeps_failing(folder)]
         self._ledger.doubts.unanswered(own, failing, look_at, f"it cannot be looked up in the service: {error}")
 
     def _forget_decided(self) -> None:
@@ -181,7 +181,7 @@ class Resolver:
         attempts, folders = {attempt for attempt, _ in undecided}, {folder for _, folder in undecided}
         self._candidates.forget_but(attempts)
         self._paces = {kind: pace for kind, pace in self._paces.items() if kind[0] in folders}
-        self._folder_backoff.keep(folders)
+        self._lookup_gates.keep(folders)
 
     def _folder(self, destfolderid: str, doubts: Sequence[OpenDoubt]) -> tuple[list[Looking], Failure | None]:
         """Look up the doubts of a folder and judge the answered ones; return all doubts and the last failure."""
@@ -192,7 +192,7 @@ class Resolver:
         if not any(one.doubt.attempt.id in self._due for one in unseen):
             # Searches by name found all due doubts: the others wait for a listing that is needed.
             unseen = []
-        keeps_failing = self._folder_backoff.keeps_failing(destfolderid) and self._answers == answers
+        keeps_failing = self._lookup_gates.keeps_failing(destfolderid) and self._answers == answers
         if unseen and (failure is None or (failure.is_passing and not keeps_failing)):
             # A listing also shows the assets that a search by name shows.
             failure = self._by_listing(destfolderid, unseen)
@@ -207,7 +207,7 @@ class Resolver:
     def _to_search(self, destfolderid: str, looking: Sequence[Looking]) -> Sequence[Looking]:
         """Return the doubts to search for by name: a few new ones, or all if the folder may not be listed."""
         # A folder whose searches are answered while its listings fail is not in backoff.
-        if self._folder_backoff.failed_last(destfolderid):
+        if self._lookup_gates.failed_last(destfolderid):
             return looking if len(looking) <= _BY_NAME_AT_MOST else ()
         new = [one for one in looking if not one.doubt.attempt.looks]
         return new if len(new) <= _NEW_BY_NAME_AT_MOST else ()
@@ -219,7 +219,7 @@ class Resolver:
         is not passing.
         """
         failure, in_a_row = None, 0
-        most = 1 if self._folder_backoff.keeps_failing(destfolderid) else _FAILED_IN_A_ROW
+        most = 1 if self._lookup_gates.keeps_failing(destfolderid) else _FAILED_IN_A_ROW
         for one in looking:
             pattern = like_pattern(one.doubt.attempt.sent_name)
             failed = self._look([one], SearchRequest(searchfor=pattern, folderid=destfolderid, dbdirect=True))

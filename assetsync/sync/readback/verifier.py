@@ -36,7 +36,7 @@ from assetsync.model import Asset, SearchRequest, State, Wanted
 from assetsync.service.paging import every
 from assetsync.service.search import like_pattern
 from assetsync.sync.context import Context
-from assetsync.sync.folder_backoff import FolderBackoff, HealthCheck
+from assetsync.sync.lookup_gates import HealthCheck, LookupGates
 from assetsync.sync.lookups import CheckedListing, by_id, named, names_of, of_ids
 from assetsync.sync.readback.auditor import ask_for_audit
 from assetsync.sync.readback.learned import Learned
@@ -88,7 +88,7 @@ class Verifier:
         misnames: Callable[[bytes, str], bool],
         sent_metadata: SentMetadata,
     ) -> None:
-        self._folder_backoff = FolderBackoff(health_check)
+        self._lookup_gates = LookupGates(health_check, context.clock.steady)
         self._learned = Learned(context.clock.steady)
         # Folders whose last look-up failed: when they may be looked up again (steady seconds), and the error.
         self._put_off: dict[str, tuple[float, str]] = {}
@@ -267,7 +267,7 @@ class Verifier:
                 if only_compares:
                     log.debug("metadata is compared by the next audit", destfolderid=folder, detail=str(error))
                     continue
-                wait = self._folder_backoff.put_off(folder, error, self._clock.steady() - began)
+                wait = self._lookup_gates.put_off(folder, error, self._clock.steady() - began)
                 self._put_off[folder] = self._clock.steady() + wait, str(error)
                 log.warning(
                     "assets cannot be read back", destfolderid=folder, detail=str(error), next=f"again in {wait:.0f} s"
@@ -285,7 +285,7 @@ class Verifier:
         ids = {row.assetid for row in rows if row.assetid is not None}
         names = {like_pattern(name) for row in rows for name in self._context.names_of_path(row.path)}
         # After a failed listing, searches by name may still be answered.
-        few = len(names) <= _BY_NAME_AT_MOST or folder in self._folder_backoff
+        few = len(names) <= _BY_NAME_AT_MOST or folder in self._lookup_gates
         for pattern in sorted(names)[:_BY_NAME_AT_MOST] if few else []:
             found.update(self._look(folder, pattern, ids))
         if ids - set(found):
@@ -303,7 +303,7 @@ class Verifier:
                 # Some releases show unprocessed assets only on request (interface section 4.1).
                 unprocessed = self._learned.unprocessed(every(self._service.search, replace(whole, available="0")))
                 found.update(of_ids(self._sent_metadata.look(unprocessed), ids))
-            self._folder_backoff.answered(folder)
+            self._lookup_gates.answered(folder)
             if more:
                 self._listed[folder] = {}
         return more

@@ -21,7 +21,7 @@ from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest
 from assetsync.service.search import like_pattern
 from assetsync.sync.context import Context
-from assetsync.sync.folder_backoff import FolderBackoff, HealthCheck
+from assetsync.sync.lookup_gates import HealthCheck, LookupGates
 from assetsync.sync.lookups import CheckedListing, FolderContents, is_broad
 from assetsync.sync.upload.facts import Listing
 from assetsync.text import moment
@@ -127,7 +127,7 @@ class FolderListing:
         self._make_sure = make_sure
         self._is_leased = is_leased
         self._grace = grace
-        self._folder_backoff = FolderBackoff(health_check)
+        self._lookup_gates = LookupGates(health_check, context.clock.steady)
         self._names_of = context.names_of_path
         self._ledger = context.ledger
         self._service = context.service
@@ -391,7 +391,7 @@ class FolderListing:
             ended = self._clock.steady()
             self._tried[folder] = ended + min(_QUICK, ended - now)
             return
-        self._folder_backoff.answered(folder)
+        self._lookup_gates.answered(folder)
         self._ledger.queue.release_unlisted(folder)
         log.info("can be listed again", destfolderid=folder)
 
@@ -444,16 +444,16 @@ class FolderListing:
         began = self._clock.steady()
         try:
             yield
-            if destfolderid in self._folder_backoff:
+            if destfolderid in self._lookup_gates:
                 self._ledger.queue.release_unlisted(destfolderid)
-                self._folder_backoff.answered(destfolderid)
+                self._lookup_gates.answered(destfolderid)
         except ServiceError as error:
             listed = self._listed.get(destfolderid)
             if listed is not None and listed.at > began:
                 # `try_held` has listed it since.
                 raise Unlisted(held=False) from error
             # Raises the error if the service answers for no other folder either.
-            wait = self._folder_backoff.put_off(destfolderid, error, self._clock.steady() - began)
+            wait = self._lookup_gates.put_off(destfolderid, error, self._clock.steady() - began)
             detail = f"it is listed before anything is sent there, and that fails: {error}"
             now = self._clock.now()
             self._ledger.queue.hold_folder(destfolderid, Hold(UNLISTED, detail, now, now + wait))

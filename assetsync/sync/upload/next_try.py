@@ -19,8 +19,8 @@ from assetsync.ledger.reports import Brake
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import Pause
 from assetsync.model import NextTry, State, Wanted
+from assetsync.sync.gates import DoubtCount
 from assetsync.sync.upload.decide import Block, Wait
-from assetsync.sync.upload.limits import DoubtLimit
 from assetsync.sync.upload.preview import Preview
 from assetsync.text import local_moment, named_path, on_the_wall, printable
 
@@ -127,7 +127,7 @@ def _stopped(row: FileRow, waits: Waits) -> tuple[str, str] | None:
     other = waits.ledger.queue.behind(row)
     if other is not None:
         return "doubts", f"once the upload of {printable(other.path)} is decided: assetsync doubt list"
-    limits = DoubtLimit.of(waits.config, waits.ledger.doubts, SystemClock()).count()
+    limits = DoubtCount(waits.config, waits.ledger.doubts, SystemClock()).anew()
     # Files that were tried before have the lower limit of a folder; the rest of the limit is for newly saved files.
     held = limits.held_for_waiting if row.attempts else limits.held
     if limits.is_full:

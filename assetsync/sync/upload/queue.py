@@ -12,13 +12,11 @@ from enum import StrEnum
 from itertools import islice
 from operator import attrgetter
 
-from assetsync.core.pauses import SITE, OperatorPause
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.queue import Choice
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Clock, Mapping
-from assetsync.sync.upload.circuit_breaker import CircuitBreaker
-from assetsync.sync.upload.limits import DoubtLimit
+from assetsync.sync.gates import Gates
 
 LONG = 64 * 1024 * 1024
 """Bytes from which on a file keeps a worker for long: it is read whole, and perhaps twice."""
@@ -250,71 +248,28 @@ class Step(StrEnum):
 
 
 class Selection:
-    """Choice of the next file; shared by all threads."""
+    """Choice of the next file among those that the gates let pass; shared by all threads."""
 
-    def __init__(
-        self,
-        upload_queue: UploadQueue,
-        circuit_breaker: CircuitBreaker,
-        doubt_limit: DoubtLimit,
-        closed: Callable[[Collection[str]], Collection[str]],
-        pauses: Callable[[], Collection[OperatorPause]],
-        *,
-        has_waiting: Callable[[], bool],
-        is_hour: Callable[[], bool],
-    ) -> None:
-        """Start with the oldest file; `closed` returns the folders that receive no files now, given those with some.
-
-        `pauses` returns the pauses by a person. `is_hour` returns whether `upload.window` is open.
-        `has_waiting` returns whether files wait that are due within a moment.
-        """
+    def __init__(self, upload_queue: UploadQueue, gates: Gates, *, has_waiting: Callable[[], bool]) -> None:
+        """Start with the oldest file; `has_waiting` returns whether files wait that are due within a moment."""
         self._has_waiting = has_waiting
         self._queue = upload_queue
-        self._circuit_breaker = circuit_breaker
-        self._doubt_limit = doubt_limit
-        self._closed = closed
+        self._gates = gates
         # Not locked: no harm is done if two threads take the newest file in a row.
         self._newest_is_next = False
-        # The folders whose uploads got no valid answer since one was accepted: others go first.
-        self._lost_in: frozenset[str] = frozenset()
-        self._pauses = pauses
-        self._is_hour = is_hour
-
-    def may_send(self) -> bool:
-        """Return whether the upload window is open, and no person has paused the site."""
-        return self._is_hour() and SITE not in self.paused()
-
-    def paused(self) -> tuple[bytes, ...]:
-        """Return the paths from which nothing is sent because a person has paused them."""
-        return tuple(pause.path for pause in self._pauses())
-
-    def is_open(self, row: FileRow) -> bool:
-        """Return whether the upload of a file may start.
-
-        It may if the window is open, the circuit breaker is not, no person has paused the file, and its folder takes
-        files in spite of its doubts.
-        """
-        if self._circuit_breaker.pause is not None or not self.may_send():
-            return False
-        is_paused = any(pause.covers(row.path) for pause in self._pauses())
-        return not is_paused and self._doubt_limit.takes(row.destfolderid)
 
     def take(self) -> FileRow | Step:
         """Return a due file that no other thread has; IDLE if none is due, PAUSED if none may be taken now.
 
         The caller ends its work with `leave`, then `release`; or calls `give_back` if nothing was sent.
         """
-        if not self._circuit_breaker.enter():
+        if not self._gates.enter():
             return Step.PAUSED
         row = None
         try:
-            if not self._doubt_limit.takes_one() or not self.may_send():
+            if self._gates.doubts.for_one_more().is_full or not self._gates.may_send():
                 return Step.PAUSED
-            busy = self._queue.busy_folders()
-            apart_from, paused = self._closed(busy), self.paused()
-            choices = [(*apart_from, *self._lost_in), apart_from] if self._lost_in else [apart_from]
-            for left_out in choices:
-                oldest, newest = self._doubt_limit.oldest_and_newest(left_out, busy, paused)
+            for oldest, newest in self._gates.choices(self._queue.busy_folders()):
                 row = self._queue.take(*((newest, oldest) if self._newest_is_next else (oldest, newest)))
                 if row is not None:
                     break
@@ -322,13 +277,9 @@ class Selection:
                 return Step.IDLE
         finally:
             if row is None:
-                self._circuit_breaker.leave()
+                self._gates.leave()
         self._newest_is_next = not self._newest_is_next
         return row
-
-    def leave(self) -> None:
-        """End the work on a file, with any result: the circuit breaker counts one file less."""
-        self._circuit_breaker.leave()
 
     def release(self, row: FileRow) -> None:
         """Let the file be taken again; its result is in the ledger, or there is none."""
@@ -336,44 +287,23 @@ class Selection:
 
     def give_back(self, row: FileRow) -> None:
         """Let a file be taken again of which nothing was sent."""
-        self.leave()
+        self._gates.leave()
         self._queue.release(row, is_unsent=True)
         # Its turn was not used, nor that of a lost upload before it.
+        self.newest_is_next()
+
+    def newest_is_next(self) -> None:
+        """Take one of the newest files next."""
         self._newest_is_next = True
 
     def forget(self) -> None:
         """Read the queue from the ledger again, after rows were changed or a folder was held."""
         self._queue.clear()
 
-    def accepted(self, row: FileRow) -> None:
-        """Record an accepted upload."""
-        self._lost_in = frozenset()
-        self._doubt_limit.accepted(row.destfolderid)
-
-    def doubted(self) -> None:
-        """Record that an upload is in doubt. May block, to count the doubts."""
-        self._doubt_limit.doubted()
-
-    def answer_lost(self, row: FileRow, *, answered: bool = False) -> None:
-        """Record an upload without a valid answer. May block, as `doubted` does.
-
-        If it was `answered`, its folder slows down; else the next file is one of another folder, if there is one.
-        """
-        self._newest_is_next = True
-        if answered:
-            self._doubt_limit.failed(row.destfolderid)
-        else:
-            self._lost_in |= {row.destfolderid}
-        self._doubt_limit.doubted()
-
-    def has_too_many_doubts(self) -> bool:
-        """Return whether too many uploads are in doubt to send more before some are decided."""
-        return self._doubt_limit.is_full()
-
     def is_idle(self) -> bool:
         """Return whether no file is taken and none is due that may be taken now, or will be within a moment."""
         if self._queue.has_leased:
             # The usual case while files are sent: neither the doubts nor the due files are read.
             return False
-        choices = self._doubt_limit.oldest_and_newest(self._closed(()), (), self.paused(), anew=True)
+        *_, choices = self._gates.choices(anew=True)
         return not self._has_waiting() and self._queue.idle(*choices)

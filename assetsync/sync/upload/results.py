@@ -1,6 +1,6 @@
-"""Record the results of uploads. A failure of the service pauses all uploads, one of a folder those into it.
+"""Record the results of uploads, in the ledger and at the gates.
 
-What an answer means is decided by `core.outcome`; which file is sent next by `queue`.
+What an answer means is decided by `core.outcome`, what it closes by `core.gate`, which file is sent next by `queue`.
 """
 
 from collections.abc import Callable
@@ -11,12 +11,12 @@ import structlog
 from assetsync.core.backoff import delay
 from assetsync.core.names import printable
 from assetsync.core.outcome import TOO_LARGE_FOR_PROXY
-from assetsync.errors import LedgerDamaged, LedgerError, OutOfResources, RowUnfit
+from assetsync.errors import LedgerDamaged, LedgerError, RowUnfit
 from assetsync.ledger.file.group_commit import Pending
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Answer, Fault, Outcome, Sent, SentExtent, State
 from assetsync.sync.context import Context
-from assetsync.sync.upload.circuit_breaker import RESUMES, CircuitBreaker
+from assetsync.sync.gates import Gates
 from assetsync.sync.upload.gather import Ready
 from assetsync.sync.upload.kinds import Kinds
 from assetsync.sync.upload.limits import SizeLimit
@@ -28,7 +28,6 @@ FOLDER_HOLD = 600.0
 """Seconds until one file tries again whether a folder exists by now."""
 
 _LEDGER_PAUSE = 2.0
-_RESOURCES_PAUSE = 5.0
 _BAD_FORM = "bad_form"
 _NOT_SENT = Outcome(Answer.UNSENT, reason="unsent", detail="sending was stopped before any of it had been sent")
 
@@ -57,14 +56,14 @@ class ResultRecorder:
     def __init__(
         self,
         context: Context,
-        circuit_breaker: CircuitBreaker,
+        gates: Gates,
         selection: Selection,
         kinds: Kinds,
         size_limit: SizeLimit,
     ) -> None:
         self._ledger = context.ledger
         self._clock = context.clock
-        self._circuit_breaker = circuit_breaker
+        self._gates = gates
         self._selection = selection
         self._kinds = kinds
         self._size_limit = size_limit
@@ -74,13 +73,11 @@ class ResultRecorder:
         self._tick = context.heartbeat.tick
         self.patience = 30.0
         """Seconds for which a ledger that cannot be written is tried again, over all results."""
-        self.shortages = 0
-        """How often the process lacked descriptors, memory or threads."""
         self._in_trouble_since: float | None = None
 
     def note_answer(self, result: Result) -> None:
         """Learn from an accepted upload what the next file needs; the ledger does not have the result yet."""
-        self._circuit_breaker.post_answered()
+        self._gates.answered()
         kind, depends_on_kind = result.sent.outcome.filetype, result.ready.depends_on_kind
         if self._kinds.answered(result.row.path, kind, depends_on_kind=depends_on_kind):
             # Files that wait for the first of their ending can be taken.
@@ -165,63 +162,50 @@ class ResultRecorder:
                 self._report_accepted(result, outcomes.accepted(attempt, row.id, sent, now))
             case Answer.DUPLICATE:
                 outcomes.lost(attempt, row.id, sent, now, duplicate=True)
-                self._selection.doubted()
                 self._meter.doubted()
-                self._circuit_breaker.post_answered()
                 bound.info("the service has this content already", detail=outcome.detail)
             case Answer.REFUSED if outcome.fault is Fault.KEY:
                 outcomes.unsent(attempt, row.id, sent, now, now)
-                self.trouble(outcome.reason, outcome.detail, None)
             case Answer.REFUSED if outcome.fault is Fault.FOLDER:
                 outcomes.refused(attempt, row.id, sent, now, hold_until=now + FOLDER_HOLD)
                 self._selection.forget()
-                self._circuit_breaker.post_answered()
                 after = f"one file tries it again in {FOLDER_HOLD / 60:.0f} minutes"
                 bound.error("folder held back", destfolderid=row.destfolderid, detail=outcome.detail, next=after)
             case Answer.REFUSED:
                 outcomes.refused(attempt, row.id, sent, now)
-                self._circuit_breaker.post_answered()
                 bound.warning("refused", reason=outcome.reason, detail=outcome.detail)
             case Answer.UNSENT:
                 self._unsent(result, now)
             case Answer.DOUBT:
                 self._lost(result, now)
+        if not result.is_accepted:
+            self._gates.ended(row.destfolderid, sent)
 
     def _lost(self, result: Result, now: float) -> None:
         attempt, row, sent = result.attempt, result.row, result.sent
-        outcome, retry_after = sent.outcome, sent.outcome.retry_after
-        is_too_large = outcome.reason == TOO_LARGE_FOR_PROXY
-        if is_too_large:
+        outcome = sent.outcome
+        if outcome.reason == TOO_LARGE_FOR_PROXY:
             self._size_limit.note_refused(row.size)
+        else:
+            self._selection.newest_is_next()
         self._ledger.attempt_results.lost(attempt, row.id, sent, now)
-        if outcome.answered and retry_after:
+        if outcome.answered and outcome.retry_after:
             # Only the folder waits, which the ledger holds now.
             self._selection.forget()
-            retry_after = None
         bound = log.bind(path=printable(row.path), attempt=attempt)
         bound.warning("in doubt", reason=outcome.reason, detail=outcome.detail, left=sent.left)
         self._meter.doubted()
-        if is_too_large:
-            # It shows nothing of the folder or the service.
-            return
-        self._selection.answer_lost(row, answered=outcome.answered)
-        if outcome.answered:
-            is_of_service = self._circuit_breaker.post_failed(row.destfolderid)
-        else:
-            is_of_service = outcome.fault is not Fault.FILE or sent.left is SentExtent.ALL
-        if is_of_service:
-            self.trouble(outcome.reason, outcome.detail, retry_after, loses_answers=True)
 
     def _report_accepted(self, result: Result, state: State) -> None:
         """Count and log the upload; it is in doubt if another version has its asset id."""
         attempt, row, assetid = result.attempt, result.row, result.sent.outcome.assetid
         if state is State.IN_DOUBT:
-            self._selection.doubted()
+            self._gates.doubted()
             self._meter.doubted()
             log.warning("in doubt", path=printable(row.path), attempt=attempt, reason="id_taken", assetid=assetid)
         else:
             self._progress.uploaded(row.size)
-            self._selection.accepted(row)
+            self._gates.accepted(row.destfolderid)
             log.info("uploaded", path=printable(row.path), attempt=attempt, assetid=assetid, size=row.size)
             self._size_limit.note_accepted(row.size)
 
@@ -230,7 +214,6 @@ class ResultRecorder:
         outcome, outcomes = sent.outcome, self._ledger.attempt_results
         if outcome.fault is not Fault.FILE:
             outcomes.unsent(attempt, row.id, sent, now, now)
-            self.trouble(outcome.reason, outcome.detail, outcome.retry_after)
         elif outcome.reason == _BAD_FORM:
             # Time does not help: no form can carry the name or the metadata.
             outcomes.refused(attempt, row.id, sent, now)
@@ -239,23 +222,3 @@ class ResultRecorder:
             due = now + delay(row.failures + 1, self._chance(), first=2.0)
             outcomes.unsent(attempt, row.id, sent, now, due, counts=True)
             log.info("not sent", path=printable(row.path), reason=outcome.reason, detail=outcome.detail)
-
-    def out_of_resources(self, error: OutOfResources) -> None:
-        """Pause sending while the process lacks descriptors, memory or threads: uploads in flight free theirs."""
-        self.trouble(error.REASON, str(error), None)
-
-    def trouble(
-        self,
-        reason: str,
-        detail: str,
-        retry_after: float | None,
-        *,
-        by_lookup: bool = False,
-        loses_answers: bool = False,
-    ) -> None:
-        """Open the circuit breaker as its `trouble` does, and log it if it was closed."""
-        if reason == OutOfResources.REASON:
-            self.shortages += 1
-            retry_after = _RESOURCES_PAUSE
-        if self._circuit_breaker.trouble(reason, detail, retry_after, by_lookup=by_lookup, loses_answers=loses_answers):
-            log.warning("sending paused", reason=reason, detail=detail, next=RESUMES)

@@ -49,11 +49,11 @@ class Uploader:
         the service. Raise LedgerError if the ledger cannot be used.
         """
         until = float("inf") if self.workers == self._configured else self._clock.steady() + _WITH_FEWER
-        results = self.uploads.results
-        shortages = results.shortages
+        gates = self.uploads.gates
+        shortages = gates.shortages
         run = _Run(self.uploads, 1 if self.in_place else self.workers, lambda: self._clock.steady() < until and go_on())
         step = run.in_place() if self.in_place else run.in_threads()
-        if results.shortages > shortages:
+        if gates.shortages > shortages:
             self.workers = max(1, self.workers // 2)
         elif step is not Step.PAUSED:
             self.workers = min(self._configured, 2 * self.workers)
@@ -101,7 +101,7 @@ class _Run:
                 self._uploads.selection.give_back(first)
             with self._changed:
                 self._workers = len(threads)
-            self._uploads.results.out_of_resources(lack)
+            self._uploads.gates.lacks(lack)
         for thread in threads:
             while thread.is_alive():
                 self._heartbeat.tick()

@@ -16,7 +16,7 @@ from assetsync.ledger.queue import NameBusy, Outdated
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Body, Sent, State
 from assetsync.sync.context import Context
-from assetsync.sync.folder_backoff import code_and_wait
+from assetsync.sync.gates import Gates
 from assetsync.sync.upload.folder_listing import Unlisted
 from assetsync.sync.upload.gather import Ready
 from assetsync.sync.upload.limits import RateLimiter
@@ -37,6 +37,7 @@ class UploadContext:
     """
 
     context: Context
+    gates: Gates
     preparer: Preparer
     selection: Selection
     results: ResultRecorder
@@ -65,6 +66,7 @@ class Worker:
         self._uploads = uploads
         self._results = uploads.results
         self._selection = uploads.selection
+        self._gates = uploads.gates
         self._context = uploads.context
         self._ledger = uploads.context.ledger
         self._clock = uploads.context.clock
@@ -83,18 +85,15 @@ class Worker:
             if ready is None:
                 self._context.progress.handled()
         except ServiceError as error:
-            if not self._clock.wait(0):
-                # No stop cut the look-up.
-                reason, retry_after = code_and_wait(error)
-                self._results.trouble(reason, str(error), retry_after, by_lookup=True)
+            self._gates.lookup_failed(error)
         except OutOfResources as error:
-            self._results.out_of_resources(error)
+            self._gates.lacks(error)
         except Unlisted:
             # Other files of the folder have to wait, too.
             self._selection.forget()
         finally:
             if ready is None:
-                self._selection.leave()
+                self._gates.leave()
                 self._selection.release(row)
         return ready
 
@@ -116,7 +115,7 @@ class Worker:
             elif result is not None:
                 self._record(result)
         finally:
-            self._selection.leave()
+            self._gates.leave()
 
     @property
     def is_unrecorded(self) -> bool:
@@ -129,7 +128,7 @@ class Worker:
             self._recorded(self._results.submit(self._last))
 
     def _may_begin(self, row: FileRow) -> bool:
-        return self._selection.is_open(row) and self._go_on()
+        return self._gates.passes(row) and self._go_on()
 
     def _send(self, ready: Ready) -> Result | None:
         """Commit the intent and post the file; return None, and let the file be taken again, if it must not be sent."""

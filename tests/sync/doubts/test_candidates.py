@@ -18,7 +18,7 @@ def beside(make_world):
     def make(name: str = "x.jpg", content: bytes = b"some content"):
         world = make_world(folders=folders)
         lose(world, "lost_before", path="a/x.jpg")
-        world.site.circuit_breaker.health_check_answered()
+        world.site.gates.checked()
         lose(world, "lost_before", path=f"b/{name}", content=content)
         return world
 
@@ -109,7 +109,7 @@ def test_question_waits_until_rivals_are_manual(make_world):
     world = make_world()
     lose(world, "lost_before", path="a.jpg")
     for path in ("x/b.jpg", "y/b.jpg"):
-        world.site.circuit_breaker.health_check_answered()
+        world.site.gates.checked()
         lose(world, "lost_before", path=path, content=b"other")
         world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET name_released = 1 WHERE id = 2"))
         world.ledger.store.write(
@@ -127,7 +127,7 @@ def test_long_listing_is_not_compared_with_each_doubt(world, monkeypatch):
     sent = ["a.jpg", "b.jpg", "日.jpg"]
     for number, name in enumerate(sent):
         lose(world, "lost_before", path=name, content=b"%d" % number)
-        world.site.circuit_breaker.health_check_answered()
+        world.site.gates.checked()
     candidates = Candidates(world.site.context)
     looking = [candidates.begin(doubt) for doubt in world.ledger.doubts.due(world.clock.now() + 60)]
     own = {one.doubt.attempt.sent_name: one for one in looking}
@@ -155,7 +155,7 @@ def test_names_of_many_doubts_are_compared_fast(make_world, monkeypatch):
     world.scan()
     while len(world.service.posts) < many:
         world.site.uploader.run(lambda: True)
-        world.site.check_health()
+        world.site.gates.check()
         world.clock.advance(1)
     compared = []
     plain = names._plain

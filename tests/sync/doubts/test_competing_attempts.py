@@ -112,7 +112,7 @@ def test_leftover_of_absent_rival_is_no_proof(world, clock, early):
     world.service.assets.clear()
     world.restart()
     world.live(early)
-    world.site.circuit_breaker.health_check_answered()
+    world.site.gates.checked()
     began = clock.steady()
     lose(world, "lost_after", content=b"bytes and more", path="日.txt")
     (whole,) = world.service.assets.values()

@@ -35,7 +35,7 @@ def until_sent(world, posts: int, most: float) -> float:
 
 
 def send_another(world, name: str = "b.jpg") -> None:
-    world.site.circuit_breaker.health_check_answered()
+    world.site.gates.checked()
     world.site.resolver.step()
     world.write(name, name.encode())
     world.scan_and_send()
@@ -147,7 +147,7 @@ def test_a_sample_is_asked_for_once_a_round(make_world):
     world = make_world(upload={"lookup_lag": None, "workers": "8"}, folders=folders)
     for number in range(6):
         lose(world, "lost_before", path=f"F{number % 3 + 1}/{number}.jpg", content=b"%d" % number)
-        world.site.circuit_breaker.health_check_answered()
+        world.site.gates.checked()
     send_another(world, "F1/sample.jpg")
     world.clock.advance(5)
     world.service.searches.clear()
@@ -231,9 +231,9 @@ def test_who_gave_an_equal_its_asset_waits_as_long(world):
     world.service.during_upload = lambda _request: world.clock.advance(60)
     world.site.uploader.step()
     world.service.during_upload = lambda _request: None
-    world.site.circuit_breaker.health_check_answered()
+    world.site.gates.checked()
     world.site.uploader.step()
-    world.site.circuit_breaker.health_check_answered()
+    world.site.gates.checked()
     world.service.put(b"same", "?.jpg")
     assert until_sent(world, 3, 250) == 250
     world.service.put(b"same", "?.jpg")
@@ -308,7 +308,7 @@ def test_equal_of_an_unanswered_upload_waits_as_long(make_world):
     for what in ("lost_before", FAILED):
         world.service.script.append(what)
         world.site.uploader.step()
-        world.site.circuit_breaker.health_check_answered()
+        world.site.gates.checked()
     world.service.put(b"same", "日.jpg")
     assert 100 <= until_sent(world, 3, 1000) <= 100 + 2 * GRACE
 

@@ -112,7 +112,7 @@ def test_file_waits_for_upload_of_like_name(bare):
     lose(bare, "lost_after", path=SUN)
     bare.write(MOON, b"SOME CONTENT")
     # A look-up for another doubt has shown the asset, and it is nobody's yet.
-    bare.site.circuit_breaker.health_check_answered()
+    bare.site.gates.checked()
     shown = bare.service._shown(list(bare.service.assets.values())[-1])
     bare.ledger.sightings.record([shown], bare.ledger.doubts.newest_attempt(), bare.clock.now())
     bare.scan_and_send()
@@ -151,7 +151,7 @@ def test_persons_word_is_not_doubted_for_what_was_seen(bare):
     lose(bare, "lost_before", path=SUN)
     bare.write(MOON, b"SOME CONTENT")
     bare.service.script.append("lost_after")
-    bare.site.circuit_breaker.health_check_answered()
+    bare.site.gates.checked()
     bare.scan_and_send()
     bare.live(120)
     assert {row.state for row in map(bare.row, (SUN, MOON))} == {BLOCKED}
@@ -222,7 +222,7 @@ def test_other_names_hold_up_nothing_where_names_are_kept(bare):
     lose(bare, "lost_before")
     for number in range(20):
         bare.service.put(b"SOME %07d" % number, f"IMG_{number}.jpg")
-    bare.site.circuit_breaker.health_check_answered()
+    bare.site.gates.checked()
     bare.write("later.txt", b"of another size")
     bare.scan()
     bare.live(120)
@@ -260,7 +260,7 @@ def test_answer_that_names_a_new_name_is_believed(renaming):
     renaming.live(60)
     lose(renaming, "lost_before")
     renaming.write("third.txt", b"of one more size")
-    renaming.site.circuit_breaker.health_check_answered()
+    renaming.site.gates.checked()
     renaming.scan_and_send()
     renaming.live(3)
     assert renaming.row("third.txt").state is VERIFIED

@@ -68,7 +68,7 @@ def test_unlistable_folder_is_held_alone(world, failing, probes):
     world.scan()
     world.live(120)
     assert sent(world) == {folder: 0 if folder in failing else EACH for folder in FOLDERS}
-    assert (sorted(held(world)), world.site.circuit_breaker.pause) == (sorted(failing), None)
+    assert (sorted(held(world)), world.site.gates.closed) == (sorted(failing), None)
     asked.clear()
     world.live(3600, tick=5.0)
     # One look-up of each in five minutes, and where a probe fails with it, that too.
@@ -112,7 +112,7 @@ def test_failure_of_all_folders_pauses_site(world):
     world.fail_for(*FOLDERS, probes=True)
     world.scan()
     world.live(60)
-    assert (world.site.circuit_breaker.pause.reason, held(world)) == ("unreachable", [])
+    assert (world.site.gates.closed.reason, held(world)) == ("unreachable", [])
     answer(world)
     world.live(120)
     assert set(world.states().values()) == {State.VERIFIED}
@@ -160,7 +160,7 @@ def test_files_awaiting_a_listing_are_postponed(world):
     listing, go_on = hang_for(world, "F0")
     world.clock.advance(60)
     # A folder that accepted none would take one file at a time.
-    world.site.uploads.selection.accepted(world.row("F0/0"))
+    world.site.gates.accepted("F0")
     hanging = threading.Thread(target=world.site.uploader.step)
     hanging.start()
     assert listing.wait(20)
@@ -184,7 +184,7 @@ def test_unreadable_folder_delays_no_other(make_world, indexed):
     world.live(300)
     assert [world.row(f"{folder}/a").state for folder in FOLDERS] == [State.STORED, State.VERIFIED, State.VERIFIED]
     assert world.row("F0/a").detail == "cannot be read back: the service did not answer in time"
-    assert world.site.circuit_breaker.pause is None
+    assert world.site.gates.closed is None
     asked.clear()
     world.live(3600)
     assert 10 <= len(asked) <= 13
@@ -227,10 +227,10 @@ def test_silent_folder_prolongs_no_pause(world):
     world.service.down = True
     world.scan()
     world.live(60)
-    assert world.site.circuit_breaker.pause is not None
+    assert world.site.gates.closed is not None
     world.service.down = False
     world.live(120)
-    assert (world.site.circuit_breaker.pause, sent(world)) == (None, {"F0": 0, "F1": EACH, "F2": EACH})
+    assert (world.site.gates.closed, sent(world)) == (None, {"F0": 0, "F1": EACH, "F2": EACH})
 
 
 TIMEOUT = 300.0

@@ -13,6 +13,7 @@ from assetsync.errors import BadAnswer, ServiceUnreachable
 from assetsync.model import State
 from assetsync.service.multipart import closing
 from assetsync.sync.doubts import candidates
+from assetsync.sync.lookup_gates import Failure
 from assetsync.sync.requests.decisions import Resolve
 from tests.sync.conftest import chunked, die_sending, lose, show_one
 from tests.world import PROBE
@@ -55,7 +56,7 @@ def test_look_ups_in_all_folders_take_a_part_of_a_round(make_world, clock):
     world = make_world(folders=[{"path": f"{number}", "destfolderid": f"F{number}"} for number in range(many)])
     for number in range(many):
         lose(world, "lost_before", path=f"{number}/a{number}.jpg", content=f"{number}".encode())
-        world.site.circuit_breaker.health_check_answered()
+        world.site.gates.checked()
     assert set(world.states().values()) == {IN_DOUBT}
     asked = []
 
@@ -181,9 +182,9 @@ def of_folders(make_world):
         world.scan()
         # One after the other fails, and sending pauses in between.
         while len(world.service.posts) < count:
-            world.site.circuit_breaker.health_check_answered()
+            world.site.gates.checked()
             world.send()
-        world.site.circuit_breaker.health_check_answered()
+        world.site.gates.checked()
         return world
 
     return make
@@ -240,12 +241,12 @@ def test_failing_folder_delays_no_other_doubt(of_folders, clock):
     assert (world.row("F0/F0.jpg").state, sent_to(world, "F0")) == (IN_DOUBT, 1)
     assert len(world.service.searches) < 30
     assert "an answer that nothing can be made of" in world.row("F0/F0.jpg").detail
-    assert world.site.circuit_breaker.pause is None
+    assert world.site.gates.closed is None
     world.service.during_search = lambda _request: None
     world.live(300 + 2 * GRACE)
     assert (set(world.states().values()), sent_to(world, "F0")) == ({VERIFIED}, 2)
     world.live(1)
-    assert "F0" not in world.site.resolver._folder_backoff
+    assert "F0" not in world.site.resolver._lookup_gates
 
 
 @pytest.mark.parametrize(
@@ -268,7 +269,7 @@ def test_failing_folders_wait_together(of_folders, clock):
     world = of_folders(3, grace=120)
     fail_for(world, ["F0", "F1"], after=310)
     for folder in ["F0", "F1"] * 9:
-        world.site.resolver._folder_backoff.failed(folder, ServiceUnreachable("no answer"))
+        world.site.resolver._lookup_gates.failed(folder, Failure(ServiceUnreachable("no answer"), is_passing=False))
     now = clock.now()
     for folder, look_at in (("F0", now), ("F1", now + 310 + 80)):
         sql = f"UPDATE attempts SET look_at = {look_at} WHERE destfolderid = '{folder}'"
@@ -294,7 +295,7 @@ def test_flapping_folder_pauses_nothing(of_folders, clock):
     began = clock.steady()
     while sent_to(world, "F1") == 1:
         assert clock.steady() - began < 3 * GRACE
-        assert world.site.circuit_breaker.pause is None
+        assert world.site.gates.closed is None
         world.live(1)
 
 
@@ -316,10 +317,10 @@ def test_outage_after_folder_failure_is_seen(of_folders):
     world = of_folders(1)
     fail_for(world, ["F0"])
     world.live(60)
-    assert world.site.circuit_breaker.pause is None
+    assert world.site.gates.closed is None
     world.service.down = True
     world.live(60)
-    assert world.site.circuit_breaker.pause.reason == "unreachable"
+    assert world.site.gates.closed.reason == "unreachable"
 
 
 def test_failed_folder_is_last_until_answered(of_folders):
@@ -343,11 +344,11 @@ def test_refused_key_outranks_folder_failure(of_folders):
     world = of_folders(1)
     fail_for(world, ["F0"])
     world.live(60)
-    assert world.site.circuit_breaker.pause is None
+    assert world.site.gates.closed is None
     world.service.key_refused = True
     world.service.during_search = lambda _request: None
     world.live(60)
-    assert world.site.circuit_breaker.pause.reason == "key_refused"
+    assert world.site.gates.closed.reason == "key_refused"
 
 
 def test_one_failed_folder_is_tried_per_round(of_folders):
@@ -401,11 +402,11 @@ def test_doubts_of_one_folder_delay_no_other(world, clock, later):
     world.service.during_search = lambda _request: clock.advance(7)
     for name in ("a", "b", "c"):
         lose(world, "lost_before", path=name, content=name.encode())
-        world.site.circuit_breaker.health_check_answered()
+        world.site.gates.checked()
     # It has its own round of look-ups, which takes another time.
     world.live(later)
     lose(world, "lost_before", path="d", content=b"d")
-    world.site.circuit_breaker.health_check_answered()
+    world.site.gates.checked()
     began = clock.steady()
     while len(world.service.posts) < 8:
         # While all folders are looked into for the first three, the grace of the fourth has a gap, once.
@@ -419,7 +420,7 @@ def test_name_lookup_does_not_delay_a_listing(world, clock, seconds):
     # Equal content, and the asset has the name of what a person is asked about: the second waits for that.
     for name, content in (("x.jpg", b"some content"), ("日.jpg", b"some content"), ("c.jpg", b"other")):
         lose(world, "lost_before", path=name, content=content)
-        world.site.circuit_breaker.health_check_answered()
+        world.site.gates.checked()
         if name == "x.jpg":
             world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET name_released = 1"))
             world.ledger.store.write(lambda conn: conn.execute("UPDATE files SET state = 'blocked'"))
@@ -431,7 +432,7 @@ def test_name_lookup_does_not_delay_a_listing(world, clock, seconds):
     began = clock.steady()
     while len(world.service.posts) == 3:
         assert clock.steady() - began < 3 * GRACE + 2 * seconds * (SLOW_GRACE + 4)
-        world.site.circuit_breaker.health_check_answered()
+        world.site.gates.checked()
         world.site.resolver.step()
         world.send()
         due = world.ledger.doubts.next_look() or 0.0
@@ -490,7 +491,7 @@ def test_equal_doubt_waits_after_takeover(world, clock, later):
         world.site.uploader.step()
         began = clock.steady()
         while clock.steady() - began < GRACE - 1:
-            world.site.circuit_breaker.health_check_answered()
+            world.site.gates.checked()
             world.site.resolver.step()
             clock.advance(1)
         world.service.put(b"same", "?.jpg")
@@ -499,7 +500,7 @@ def test_equal_doubt_waits_after_takeover(world, clock, later):
     world.site.uploader.step()
     clock.advance(4.5)
     for _ in range(4):
-        world.site.circuit_breaker.health_check_answered()
+        world.site.gates.checked()
         world.site.resolver.step()
         clock.advance(1)
     # What the first had sent comes within its own grace, at once or after some more rounds.
@@ -762,7 +763,7 @@ def test_doubt_follows_the_renamed_file(world):
     lose(world, "lost_before")
     (world.root / "a.jpg").rename(world.root / "b.jpg")
     world.scan()
-    world.site.circuit_breaker.health_check_answered()
+    world.site.gates.checked()
     world.send()
     world.scan()
     assert world.states() == {"b.jpg": IN_DOUBT}
@@ -788,7 +789,7 @@ def test_old_version_is_resolved_first(world):
     lose(world, "lost_before")
     world.write("a.jpg", b"new content")
     world.scan()
-    world.site.circuit_breaker.health_check_answered()
+    world.site.gates.checked()
     assert world.send() == 0
     world.live(60)
     assert (world.history("a.jpg"), world.service.contents) == ([VERIFIED, State.SUPERSEDED], [b"new content"])
@@ -940,7 +941,7 @@ def test_failed_global_lookup_delays_own_doubt(world, fails):
     others = {"a.jpg": ["a.jpg"], "%": ["写.jpg", "真.jpg"], "%.jpg": ["写.jpg"]}[fails]
     for name in (*others, "b.jpg"):
         lose(world, "lost_before", path=name, content=name.encode())
-        world.site.circuit_breaker.health_check_answered()
+        world.site.gates.checked()
 
     def fail(request) -> None:
         if request.folderid is None and request.dbdirect and request.searchfor == fails:
@@ -960,7 +961,7 @@ def test_failed_global_lookup_delays_own_doubt(world, fails):
 def test_non_ascii_names_share_one_listing(world, name):
     for number in range(3):
         lose(world, "lost_before", path=f"{number}{name}", content=b"%d" % number)
-        world.site.circuit_breaker.health_check_answered()
+        world.site.gates.checked()
     world.live(GRACE * 0.8)
     world.service.searches.clear()
     world.live(60)
@@ -1002,7 +1003,7 @@ def test_move_onto_namesake_is_not_resent(make_world, processing):
     world.scan_and_send()
     world.service.processing = processing
     lose(world, "lost_after", path="a/x.jpg")
-    world.site.circuit_breaker.health_check_answered()
+    world.site.gates.checked()
     lose(world, "lost_before", path="b/x.jpg", content=b"a longer one, whose digest nobody knows")
     (world.root / "b/x.jpg").unlink()
     forget = "UPDATE {} SET md5 = NULL WHERE size = 39"
@@ -1096,7 +1097,7 @@ def test_equal_files_in_doubt_share_no_asset(world):
     world.service.script.extend(["lost_after", "lost_before"])
     world.scan()
     for _ in range(2):
-        world.site.circuit_breaker.health_check_answered()
+        world.site.gates.checked()
         world.send()
     world.live(90)
     assert world.states() == {"a.jpg": VERIFIED, "b.jpg": VERIFIED}
@@ -1125,7 +1126,7 @@ def test_doubts_of_a_folder_share_one_listing(world):
     world.scan()
     world.service.script.extend(["lost_after"] * 40)
     for _ in range(40):
-        world.site.circuit_breaker.health_check_answered()
+        world.site.gates.checked()
         world.site.uploader.step()
     world.service.searches.clear()
     assert world.site.resolver.step() == 40
@@ -1139,7 +1140,7 @@ def test_doubt_found_by_name_lists_no_folder(world):
     lose(world, "lost_before")
     world.live(3)
     world.site.resolver.step()
-    world.site.circuit_breaker.health_check_answered()
+    world.site.gates.checked()
     lose(world, "lost_after", path="b.jpg", content=b"other content")
     world.service.searches.clear()
     assert world.site.resolver.step() == 1
@@ -1230,7 +1231,7 @@ def _fail_everywhere(world, names: Collection[str]) -> list[str]:
 def test_failed_global_lookup_ends_the_round(world):
     for name in ("a.jpg", "b.jpg", "c.jpg"):
         lose(world, "lost_before", path=name, content=name.encode())
-        world.site.circuit_breaker.health_check_answered()
+        world.site.gates.checked()
     asked = _fail_everywhere(world, ())
     world.live(GRACE * 2)
     assert set(world.states().values()) == {IN_DOUBT}
@@ -1266,7 +1267,7 @@ def test_named_asset_is_found_in_each_way(world, clock, name, folder, index_lag)
 def test_repeated_failure_delays_no_other(world):
     for name in ("a.jpg", "b.jpg"):
         lose(world, "lost_before", path=name, content=name.encode())
-        world.site.circuit_breaker.health_check_answered()
+        world.site.gates.checked()
     _fail_everywhere(world, ())
     world.live(GRACE * 4)
     _fail_everywhere(world, ("a.jpg",))
@@ -1306,7 +1307,7 @@ def three_lost(world):
     """Give a world with three doubts in one folder, whose uploads were stored, and of which nothing was looked up."""
     for name in ("a.jpg", "b.jpg", "c.jpg"):
         lose(world, "lost_after", path=name, content=name.encode())
-        world.site.circuit_breaker.health_check_answered()
+        world.site.gates.checked()
     return world
 
 
@@ -1327,7 +1328,7 @@ def test_failed_look_up_leaves_others_decided(three_lost):
     _fail_when(three_lost, lambda request: request.searchfor in ("a.jpg", "%"))
     assert three_lost.site.resolver.step() == 2
     assert three_lost.states() == {"a.jpg": IN_DOUBT, "b.jpg": State.STORED, "c.jpg": State.STORED}
-    assert three_lost.site.circuit_breaker.pause is None
+    assert three_lost.site.gates.closed is None
 
 
 def test_search_that_fails_once_is_repeated(three_lost):

@@ -44,7 +44,7 @@ def shut(world: World) -> None:
     hours = [(world.clock.now() + shift) % 86400 / 3600 for shift in (6 * 3600, 8 * 3600)]
     opens, closes = (str(timedelta(hours=int(hour)))[:-3].zfill(5) for hour in hours)
     world.restart(upload={"window": f"{opens}-{closes}"})
-    assert not world.site.uploads.selection.may_send()
+    assert not world.site.gates.may_send()
 
 
 def chmod(world: World) -> None:

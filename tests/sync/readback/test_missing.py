@@ -416,7 +416,7 @@ def test_copy_is_searched_by_earlier_sent_name(mirrored):
     world.service.script.append("unreachable")
     world.scan_and_send()
     (world.root / "1").unlink()
-    world.site.circuit_breaker.health_check_answered()
+    world.site.gates.checked()
     world.live(60)
     assert (world.row("copy").state, len(world.service.assets)) == (VERIFIED, 3)
     world.clock.advance(60)

@@ -108,7 +108,7 @@ def doubtful(world):
         world.write(path, b"content of " + path.encode())
         world.service.script.append("lost_before")
         world.scan_and_send()
-        world.site.circuit_breaker.health_check_answered()
+        world.site.gates.checked()
     ids = [world.ledger.doubts.of(world.row(path).id).id for path in ("d/1", "d/e/2", "d-e")]
     world.ledger.doubts.unanswered(ids, (), world.clock.now() + 240, "no answer")
     return world

@@ -61,12 +61,12 @@ def test_absent_verdict_covers_one_upload(deaf):
     deaf.ledger.add_request("doubt", {"path": b"a".hex(), "asset": None}, deaf.clock.now())
     with pytest.raises(LedgerError):
         take_requests(deaf.site.context)
-    deaf.site.circuit_breaker.health_check_answered()
+    deaf.site.gates.checked()
     deaf.send()
     assert deaf.row("a").state is State.IN_DOUBT
     hear_again(deaf)
     take_requests(deaf.site.context)
-    deaf.site.circuit_breaker.health_check_answered()
+    deaf.site.gates.checked()
     deaf.send()
     assert (deaf.posted(), len(deaf.service.assets)) == (["a", "a"], 1)
 

@@ -143,7 +143,7 @@ def test_newest_file_follows_a_lost_upload(world):
     for number in range(4):
         world.write(f"{number}", b"%d" % number)
     world.scan()
-    world.site.uploads.selection.answer_lost(world.row("3"))
+    world.site.uploads.selection.newest_is_next()
     world.send()
     assert world.posted() == ["3", "0", "2", "1"]
 
@@ -208,7 +208,7 @@ def taken(world, count: int) -> list[str]:
         assert isinstance(row, FileRow)
         found.append(row.path.decode())
         world.ledger.store.change("UPDATE files SET state = 'stored' WHERE id = ?", row.id)
-        world.site.uploads.selection.leave()
+        world.site.gates.leave()
         world.site.uploads.selection.release(row)
     return found
 
@@ -250,7 +250,7 @@ def test_leased_file_is_no_idleness(world, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(world.ledger.store, "rows", lambda *_: pytest.fail("the ledger is read"))
         assert not selection.is_idle()
-    selection.leave()
+    world.site.gates.leave()
     selection.release(row)
     assert selection.is_idle()
 

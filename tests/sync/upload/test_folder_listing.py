@@ -564,7 +564,7 @@ def test_outage_ends_the_report_of_a_slow_listing(unlisted):
     unlisted.service.during_search = fail
     unlisted.send()
     assert (sorted(seen), unlisted.ledger.reports.holds(unlisted.clock.now())) == (["F1"], {})
-    assert unlisted.site.circuit_breaker.pause is not None
+    assert unlisted.site.gates.closed is not None
 
 
 def test_slow_listing_is_not_made_twice(unlisted):

@@ -4,11 +4,11 @@ import pytest
 
 from assetsync.core.outcome import Reply
 from assetsync.errors import LedgerError
-from assetsync.model import State
+from assetsync.model import Answer, Outcome, Sent, SentExtent, State
 from assetsync.status.sentences import headline
 from assetsync.status.site_status import read_status
+from assetsync.sync.gates import AcceptedUploads
 from assetsync.sync.requests.retry import Retry
-from assetsync.sync.upload.limits import AcceptedUploads, FailingFolders
 from assetsync.sync.upload.queue import Step
 from assetsync.sync.upload.uploader import Uploader
 
@@ -52,6 +52,18 @@ def sent(world, folder: str) -> int:
 # Limits on doubts.
 
 
+FAILED = Sent(Outcome(Answer.DOUBT, reason="http_status", detail="500", answered=True), SentExtent.ALL, 1, "md5")
+LOST = Sent(Outcome(Answer.DOUBT, reason="no_answer", detail="reset"), SentExtent.ALL, 1, "md5")
+
+
+def lose(world, row) -> None:
+    """End a taken upload without an answer, and let the next one pass."""
+    world.site.gates.leave()
+    world.site.uploads.selection.release(row)
+    world.site.gates.ended(row.destfolderid, LOST)
+    world.site.gates.checked()
+
+
 def test_new_folder_has_one_doubt_at_a_time(world):
     fill(world, "F0", 5)
     fail_in(world, "F0")
@@ -66,7 +78,7 @@ def test_workers_send_one_file_into_new_folder(world):
     row = selection.take()
     assert row.destfolderid == "F0"
     assert selection.take() is Step.IDLE
-    selection.accepted(row)
+    world.site.gates.accepted("F0")
     assert selection.take().destfolderid == "F0"
 
 
@@ -79,9 +91,7 @@ def test_other_folder_follows_a_lost_upload(world):
     selection = world.site.uploads.selection
     lost = selection.take()
     assert lost.destfolderid == "F0"
-    selection.leave()
-    selection.release(lost)
-    selection.answer_lost(lost)
+    lose(world, lost)
     assert selection.take().destfolderid == "F3"
 
 
@@ -89,9 +99,7 @@ def test_only_folder_goes_on_after_a_lost_upload(world):
     fill(world, "F0", 3)
     selection = world.site.uploads.selection
     lost = selection.take()
-    selection.leave()
-    selection.release(lost)
-    selection.answer_lost(lost)
+    lose(world, lost)
     assert selection.take().destfolderid == "F0"
 
 
@@ -101,19 +109,19 @@ def test_pause_of_a_folder_holds_prepared_files(world):
     With one worker: another one may have recorded its intent already when the pause begins.
     """
     fill(world, "F3", 60)
-    late, failing, upload = [], world.site.doubt_limit._failing, world.service._upload
+    late, failing, upload = [], world.site.gates, world.service._upload
 
     def fail(_request) -> None:
         if len(world.service.posts) >= 20:
             world.service.script.append(ERROR)
 
     def watched(request, body, what):
-        late.extend([request.filename] * bool(failing.paused()))
+        late.extend([request.filename] * ("F3" in failing.held()))
         return upload(request, body, what)
 
     world.service.before_upload, world.service._upload = fail, watched
     Uploader(world.site.uploads, workers=1).run(lambda: True)
-    assert failing.paused()
+    assert "F3" in failing.held()
     assert late == []
 
 
@@ -159,7 +167,7 @@ def test_decided_doubt_frees_its_folder(world):
 def test_folder_that_accepts_has_more_doubts(world):
     fill(world, "F0", 20)
     fail_in(world, "F0")
-    world.site.uploads.selection.accepted(world.row("F0/0"))
+    world.site.gates.accepted("F0")
     world.live(15)
     assert doubts(world)["F0"] > 1
 
@@ -217,9 +225,9 @@ def test_unread_doubts_are_counted_before_the_next_file(world, monkeypatch):
     world.service.script.append("lost_before")
     world.send()
     assert failures
-    assert world.site.circuit_breaker.pause is not None
+    assert world.site.gates.closed is not None
     assert world.site.uploads.selection.take() is Step.PAUSED
-    assert world.site.doubt_limit.held() == {"F0"}
+    assert world.site.gates.held() == {"F0"}
 
 
 def test_accepted_uploads_are_counted_by_folder(world, clock):
@@ -244,7 +252,7 @@ def test_answered_failure_pauses_no_other_folder(world):
     fill(world, "F0", 1)
     world.service.script.append(ERROR)
     world.send()
-    assert world.site.circuit_breaker.pause is None
+    assert world.site.gates.closed is None
     assert world.row("F0/0").state is State.IN_DOUBT
 
 
@@ -252,7 +260,7 @@ def test_lost_answer_pauses_sending(world):
     fill(world, "F0", 1)
     world.service.script.append("lost_before")
     world.send()
-    assert world.site.circuit_breaker.pause is not None
+    assert world.site.gates.closed is not None
 
 
 @pytest.mark.parametrize(("folders", "is_paused"), [(("F0", "F1"), False), (("F0", "F1", "F2"), True)])
@@ -261,7 +269,7 @@ def test_three_failing_folders_pause_sending(world, folders, is_paused):
         fill(world, folder, 1)
     fail_in(world, *folders)
     world.send()
-    assert (world.site.circuit_breaker.pause is not None) is is_paused
+    assert (world.site.gates.closed is not None) is is_paused
 
 
 def test_success_between_failures_pauses_nothing(world):
@@ -273,50 +281,27 @@ def test_success_between_failures_pauses_nothing(world):
     world.service.script.append(ERROR)
     world.send()
     assert len(world.service.posts) == 5
-    assert world.site.circuit_breaker.pause is None
+    assert world.site.gates.closed is None
 
 
 def test_failures_in_three_folders_pause_longer_each_time(world, clock):
-    breaker = world.site.circuit_breaker
-    waits = []
+    gates, waits = world.site.gates, []
     for _ in range(4):
         for folder in ("F0", "F1", "F2"):
-            if breaker.post_failed(folder):
-                breaker.trouble("http_status", "500")
-        waits.append(breaker.pause.next_check - clock.steady())
+            gates.ended(folder, FAILED)
+        waits.append(gates.closed.until - clock.steady())
         clock.advance(waits[-1])
-        breaker.health_check_answered()
+        gates.checked()
     assert waits[0] == 0 < waits[1] < waits[2] < waits[3]
-    breaker.post_answered()
-    assert not breaker.post_failed("F3")
-
-
-def test_failures_in_a_row_slow_a_folder_down(clock):
-    failing = FailingFolders(clock.steady)
-    pauses = []
-    for _ in range(10):
-        failing.failed("F")
-        failing.failed("F") if failing.paused() else None  # in flight when the pause began
-        began = clock.steady()
-        while failing.paused():
-            clock.advance(0.5)
-        pauses.append(clock.steady() - began)
-    assert pauses == [0, 0, 0, 1, 2, 4, 8, 16, 30, 30]
-
-
-def test_accepted_upload_ends_a_folders_pause(clock):
-    failing = FailingFolders(clock.steady)
-    for _ in range(4):
-        failing.failed("F")
-    assert failing.paused() == ["F"]
-    failing.accepted("F")
-    assert failing.paused() == []
+    gates.answered()
+    gates.ended("F3", FAILED)
+    assert gates.closed is None
 
 
 def test_paused_folder_takes_no_file(world):
     for folder in ("F0", "F1"):
         fill(world, folder, 9)
-        world.site.uploads.selection.accepted(world.row(f"{folder}/0"))
+        world.site.gates.accepted(folder)
     fail_in(world, "F0")
     steps = [world.site.uploader.step() for _ in range(18)]
     assert (sent(world, "F0"), sent(world, "F1")) == (4, 9)
@@ -353,7 +338,7 @@ def limited(world):
 
 def test_refused_size_holds_no_other_file(limited):
     assert [limited.row(f"F3/small{n}").state for n in range(5)] == [State.STORED] * 5
-    assert limited.site.circuit_breaker.latest is None
+    assert limited.site.gates.latest is None
     assert limited.row("F3/large").state is State.IN_DOUBT
 
 
@@ -442,7 +427,7 @@ def test_refusing_proxy_pauses_with_its_status(world, status):
     fail_in(world, *FOLDERS, how=Reply(status, "text/html", b"<html>", is_delimited=True))
     fill(world, "F0", 1)
     world.send()
-    assert world.site.circuit_breaker.pause.detail.startswith(f"refused by a proxy: {status};")
+    assert world.site.gates.closed.detail.startswith(f"refused by a proxy: {status};")
     world.live(1200)
     assert world.row("F0/0").absences == 0
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from assetsync.core.gate import Trouble
 from assetsync.core.notices import Kind
 from assetsync.errors import UsageError
 from assetsync.model import State
@@ -118,10 +119,10 @@ def test_outage_ends_although_all_files_are_paused(world):
     world.write("photos/a.jpg")
     pause(world, b"photos")
     world.scan_and_send()
-    world.site.circuit_breaker.trouble("unreachable", "no answer", None)
+    world.site.gates.failed(Trouble("unreachable", "no answer", None))
     world.live(60)
     world.site.runtime_state.note()
-    assert world.site.circuit_breaker.ongoing is None
+    assert world.site.gates.ongoing is None
 
 
 def test_request_reads_back_its_argument():

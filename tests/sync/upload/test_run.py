@@ -12,6 +12,7 @@ from contextlib import closing, nullcontext, suppress
 
 import pytest
 
+from assetsync.core.gate import Trouble
 from assetsync.errors import LedgerError, OutOfResources
 from assetsync.model import State
 from assetsync.sync.upload import gather
@@ -343,7 +344,7 @@ def test_stop_during_a_commit_sends_nothing(world, slow_commit):
 
 def test_window_that_closes_during_a_commit_stops(world, slow_commit):
     is_open = [True]
-    world.site.uploads.selection.may_send = lambda: is_open[0]
+    world.site.gates.may_send = lambda: is_open[0]
     running = Running(world)
     slow_commit.wait()
     is_open[0] = False
@@ -358,7 +359,7 @@ def test_window_that_closes_during_a_commit_stops(world, slow_commit):
 def test_trouble_during_a_commit_stops(world, slow_commit):
     running = Running(world)
     slow_commit.wait()
-    world.site.circuit_breaker.trouble("no_answer", "the service is gone")
+    world.site.gates.failed(Trouble("no_answer", "the service is gone"))
     slow_commit.go_on.set()
     assert running.join() is Step.PAUSED
     assert (world.posted(), open_attempts(world)) == (["first"], [])
@@ -521,9 +522,9 @@ def test_error_in_a_preparation_leaves_nothing_taken(world, monkeypatch, error):
         run(world)
     assert raised
     assert not world.site.upload_queue.has_leased
-    assert world.site.circuit_breaker._inside == 0
+    assert world.site.gates._service.inside == 0
     world.clock.advance(10)
-    world.site.check_health()
+    world.site.gates.check()
     while len(world.posted()) < 81:
         run(world)
         world.clock.advance(10)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from assetsync.core.gate import Trouble
 from assetsync.core.outcome import Reply
 from assetsync.errors import LedgerDamaged, LedgerError, RootMissing
 from assetsync.ledger.queue import Intent
@@ -87,13 +88,13 @@ def test_blocked_file_keeps_its_reason(make_world, what):
     if what == "brake":
         world.ledger.pull_brake("new_files", "site", "why", 1, world.clock.now())
     elif what == "pause":
-        world.site.circuit_breaker.trouble("unreachable", "no answer", None)
+        world.site.gates.failed(Trouble("unreachable", "no answer", None))
     else:
         world.clock.advance(8 * 3600)
     world.site.try_again()
     assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (State.BLOCKED, "sidecar")
     world.ledger.resume(None, world.clock.now())
-    world.site.circuit_breaker.health_check_answered()
+    world.site.gates.checked()
     world.clock.advance(86_400 - world.clock.now() % 86_400 + 6 * 3600)
     world.site.try_again()
     assert world.row("a.jpg").state is State.QUEUED
@@ -474,7 +475,7 @@ def test_retry_after_of_upload_holds_its_folder(make_world, clock):
     for restarts in (False, True):
         if restarts:
             world.restart()
-        world.site.circuit_breaker.health_check_answered()
+        world.site.gates.checked()
         world.send()
         assert sorted(world.posted()) == ["0", "0", "1", "2"]
     detail = "the service asks to wait for 200 s before the next upload"
@@ -531,7 +532,7 @@ def test_refused_key_pauses_and_blocks_nothing(world):
     world.scan()
     assert world.send() == 1
     assert set(world.states().values()) == {QUEUED}
-    assert world.site.circuit_breaker.pause.reason == "key_refused"
+    assert world.site.gates.closed.reason == "key_refused"
     assert world.site.uploader.step() is Step.PAUSED
     world.live(10)
     assert set(world.states().values()) == {VERIFIED}
@@ -625,7 +626,7 @@ def test_name_in_doubt_holds_only_itself(world):
         world.write(name, name.encode())
     world.service.script.append("lost_before")
     world.scan_and_send()
-    world.site.circuit_breaker.health_check_answered()
+    world.site.gates.checked()
     world.send()
     states = world.states()
     assert sorted(states[name] for name in NAMES) == [IN_DOUBT, QUEUED, QUEUED]
@@ -639,7 +640,7 @@ def test_four_doubts_per_worker_pause_sending(world):
     world.service.script.extend(["lost_before"] * 20)
     steps = []
     for _ in range(20):
-        world.site.circuit_breaker.health_check_answered()
+        world.site.gates.checked()
         steps.append(world.site.uploader.step())
     assert steps == [Step.WORKED] * 8 + [Step.PAUSED] * 12
     assert world.ledger.doubts.count() == 8

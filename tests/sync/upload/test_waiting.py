@@ -112,7 +112,7 @@ def test_large_file_waits_for_possible_twins(world):
     world.service.put(LARGE, "b.jpg")
     world.write("kept.jpg", LARGE)
     (world.root / "b.jpg").unlink()
-    world.site.circuit_breaker.health_check_answered()
+    world.site.gates.checked()
     world.scan_and_send()
     assert world.posted() == ["a.jpg", "b.jpg"]
     world.live(4 * GRACE)

@@ -1,10 +1,9 @@
 """Handle failed look-ups: which are repeated at once, how long a folder waits, and whether others are answered.
 
-A health check is a minimal search. Pausing uploads is left to `sync.upload.circuit_breaker`, and conclusions from
-look-ups to the callers.
+A health check is a minimal search. What holds uploads back is left to `sync.gates`, and conclusions from look-ups to
+the callers.
 """
 
-from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from itertools import chain, islice
 
 import structlog
 
-from assetsync.core.backoff import WELL_WITHIN, delay
+from assetsync.core.gate import FolderGate, Pace, Trouble
 from assetsync.errors import (
     BadAnswer,
     KeyRefusalCached,
@@ -99,19 +98,17 @@ def code_and_wait(error: ServiceError) -> tuple[str, float | None]:
     return "refused", None
 
 
+def trouble_of(error: ServiceError, *, by_lookup: bool = False, by_check: bool = False) -> Trouble:
+    """Return the trouble that a failed look-up or health check shows."""
+    reason, retry_after = code_and_wait(error)
+    return Trouble(reason, str(error), retry_after, by_lookup=by_lookup, by_check=by_check)
+
+
 _REPEATS = 2
 _HEAD = 100
+_FEW = 4
 _QUICK = 10.0
 """Seconds. A look-up that takes longer to fail is not repeated at once."""
-_SOON = 1.0
-_SOON_PART = 16
-_SOON_PARTLY = 8
-_SOON_TIMES = 4
-"""Failures in a row that are retried soon. After more the waits of the folder grow."""
-_FIRST = 5.0
-_LONGEST = 300.0
-_MOST = 3000.0
-_SHARE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,79 +119,72 @@ class Failure:
     is_passing: bool
 
 
-class FolderBackoff:
-    """The failures and waits of folders. They are kept in memory: after a restart each folder fails once more."""
+class LookupGates:
+    """The gates of folders for look-ups of one kind. They are kept in memory: after a restart each fails once more."""
 
-    def __init__(self, health_check: HealthCheck, *, grace: float = 0.0) -> None:
-        """Begin without failures; `grace` is the seconds that the doubts of other folders need without a gap."""
+    def __init__(self, health_check: HealthCheck, steady: Callable[[], float], *, grace: float = 0.0) -> None:
+        """Begin with all open; `grace` is the seconds that the doubts of other folders need without a gap."""
         self._health_check = health_check
-        # Each failure may take as long as a time-out: a whole grace has to fit between two failures.
-        self._longest = min(WELL_WITHIN, max(_LONGEST, 4 * grace))
-        self._soon = max(0.25, grace / _SOON_PART) if grace else _SOON
-        self._counts: Counter[str] = Counter()
-        # By folder: how often in a row only some of its look-ups were answered.
-        self._partly: Counter[str] = Counter()
+        self._steady = steady
+        self._pace = Pace.of_lookups(grace)
+        self._failed: dict[str, FolderGate] = {}
+        # Only some of the last look-ups were answered.
+        self._partly: dict[str, FolderGate] = {}
 
     def __contains__(self, destfolderid: object) -> bool:
         """Return whether the last look-up of a folder failed."""
-        return destfolderid in self._counts
+        return destfolderid in self._failed
 
     def failed_last(self, destfolderid: str) -> bool:
         """Return whether the last look-up of a folder failed, wholly or in part."""
-        return destfolderid in self._counts or destfolderid in self._partly
+        return destfolderid in self._failed or destfolderid in self._partly
 
-    def count(self, destfolderid: str) -> int:
-        """Return how often in a row the look-ups of a folder have failed."""
-        return self._counts[destfolderid]
+    def gate(self, destfolderid: str) -> FolderGate:
+        """Return the gate of a folder."""
+        return self._failed.get(destfolderid, FolderGate())
 
     def keeps_failing(self, destfolderid: str) -> bool:
         """Return whether a folder has failed so often that its retries are far apart."""
-        return self._counts[destfolderid] > _SOON_TIMES
+        return self.gate(destfolderid).failures > self._pace.few
 
     def others_are_answered(self) -> bool:
         """Return whether the service answers for another folder, so that only the failing folders have trouble."""
-        return self._health_check.is_answered(self)
+        return self._health_check.is_answered(self._failed)
 
     def put_off(self, destfolderid: str, error: ServiceError, took: float) -> float:
         """Count a failure and return the seconds to wait; raise `error` if the service answers for no other folder."""
-        wait = self.failed(destfolderid, error, took, is_passing=failure_of(error, took).is_passing)
+        wait = self.failed(destfolderid, failure_of(error, took), took)
         if not self.others_are_answered():
             raise error
         return wait
 
-    def failed(self, destfolderid: str, error: ServiceError, took: float = 0.0, *, is_passing: bool = False) -> float:
+    def failed(self, destfolderid: str, failure: Failure, took: float = 0.0) -> float:
         """Count a failure; return the seconds to wait: longer each time, and what the service asks for, up to an hour.
 
-        The first few failures in a row wait only briefly if they are passing. After a failure that `took` long, the
-        wait is a multiple of that time, so that folders that time out do not occupy a thread.
+        The first few failures in a row wait only briefly if they are passing.
         """
-        asked = code_and_wait(error)[1]
-        before = self._counts[destfolderid] if is_passing else max(_SOON_TIMES, self._counts[destfolderid])
-        self._counts[destfolderid] = before + 1
-        if before < _SOON_TIMES:
-            return self._soon
-        # The whole delay, not spread: no other client comes back at the same time.
-        wait = delay(before + 1 - _SOON_TIMES, 1.0, first=_FIRST, longest=self._longest)
-        return max(min(self._longest, wait), asked or 0.0, min(_MOST, _SHARE * took))
+        skips = 0 if failure.is_passing else self._pace.few
+        asked, now = code_and_wait(failure.error)[1] or 0.0, self._steady()
+        gate = self.gate(destfolderid).failed(self._pace, now, skips=skips, asked=asked, took=took)
+        self._failed[destfolderid] = gate
+        return gate.until - now
 
     def partly(self, destfolderid: str) -> float:
-        """Count that only some of a folder's look-ups were answered; return the seconds to wait.
-
-        The first few times the wait is a small part of the grace, so that the gaps between look-ups stay short.
-        """
-        self._counts.pop(destfolderid, None)
-        self._partly[destfolderid] += 1
-        return delay(self._partly[destfolderid] - _SOON_PARTLY, 1.0, first=self._soon, longest=self._longest)
+        """Count that only some of a folder's look-ups were answered; return the seconds to wait."""
+        self._failed.pop(destfolderid, None)
+        now = self._steady()
+        self._partly[destfolderid] = self._partly.get(destfolderid, FolderGate()).failed(self._pace.partly(), now)
+        return self._partly[destfolderid].until - now
 
     def answered(self, destfolderid: str) -> None:
         """Record that the look-ups of a folder are answered."""
-        self._counts.pop(destfolderid, None)
+        self._failed.pop(destfolderid, None)
         self._partly.pop(destfolderid, None)
 
     def keep(self, folders: Container[str]) -> None:
         """Forget all folders but these."""
-        self._counts = Counter({folder: count for folder, count in self._counts.items() if folder in folders})
-        self._partly = Counter({folder: count for folder, count in self._partly.items() if folder in folders})
+        self._failed = {folder: gate for folder, gate in self._failed.items() if folder in folders}
+        self._partly = {folder: gate for folder, gate in self._partly.items() if folder in folders}
 
 
 class Repeating:
@@ -218,7 +208,7 @@ class Repeating:
         A try includes the first 100 rows of the answer; an answer that breaks off later is not repeated here.
         """
         folder = request.folderid
-        repeats = _REPEATS if self._failed.get(folder, 0) < _SOON_TIMES else 0
+        repeats = _REPEATS if self._failed.get(folder, 0) < _FEW else 0
         while True:
             began = self._steady()
             with ExitStack() as stack:

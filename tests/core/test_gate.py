@@ -2,7 +2,7 @@
 
 import pytest
 
-from assetsync.core.doubt_limits import DoubtLimits, accepted_within
+from assetsync.core.gate import DoubtLimits, accepted_within
 
 A, B, C = "A", "B", "C"
 MANY = {A: 1000, B: 1000, C: 1}

@@ -3,7 +3,7 @@
 from itertools import count
 
 from assetsync.model import Asset
-from assetsync.sync.folder_backoff import HealthCheck
+from assetsync.sync.lookup_gates import HealthCheck
 from tests.world import PROBE
 
 
