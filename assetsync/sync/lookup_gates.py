@@ -36,9 +36,9 @@ _PROBE_PATIENCE = 15.0
 _PROBE_ROWS = 100
 
 
-def probe(service: Service, destfolderid: str) -> None:
+def probe(service: Searches, destfolderid: str, patience: float = _PROBE_PATIENCE) -> None:
     """Search a folder for a name that no asset has (interface section 4.1). Raise ServiceError if that fails."""
-    request = SearchRequest(searchfor=_NOBODY, folderid=destfolderid, dbdirect=True, patience=_PROBE_PATIENCE)
+    request = SearchRequest(searchfor=_NOBODY, folderid=destfolderid, dbdirect=True, patience=patience)
     with service.search(request) as assets:
         # A service that shows something nevertheless, perhaps without end, has answered.
         for _asset in islice(assets, _PROBE_ROWS):

@@ -21,7 +21,7 @@ from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest
 from assetsync.service.search import like_pattern
 from assetsync.sync.context import Context
-from assetsync.sync.lookup_gates import HealthCheck, LookupGates
+from assetsync.sync.lookup_gates import HealthCheck, LookupGates, probe
 from assetsync.sync.lookups import CheckedListing, FolderContents, is_broad
 from assetsync.sync.upload.facts import Listing
 from assetsync.text import moment
@@ -35,6 +35,8 @@ _LIST_INCOMPLETE_AGAIN = 20
 _LIST_INCOMPLETE_LATEST = 600.0
 _MOST_KEPT = 100_000
 _QUICK = 15.0
+_ROUND = 45.0
+"""Seconds in which each held folder is asked for a short answer."""
 _TRY_AGAIN = 10.0
 _TRIED = f"its listing is tried every {_TRY_AGAIN:.0f} s, and its files are sent once it is answered"
 SAMPLES = 40
@@ -384,6 +386,8 @@ class FolderListing:
         self._tried[folder] = now
         try:
             self._make_sure()
+            # Of many folders that hang each takes a part of a round: one that answers again is found within a minute.
+            probe(self._service, folder, min(_QUICK, _ROUND / len(held)))
             self._known[folder] = self._list(folder, within=_QUICK)
         except ServiceError as error:
             log.debug("still cannot be listed", destfolderid=folder, detail=str(error))

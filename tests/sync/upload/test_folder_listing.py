@@ -446,8 +446,32 @@ def test_held_folder_is_tried_every_ten_seconds(held):
     assert len(set(asked)) == 2
 
 
+def test_recovered_folder_of_many_is_tried_within_a_minute(make_world):
+    """Thirty folders hang, each for as long as it is waited for, and one of them answers again."""
+    names = [f"F{number}" for number in range(30)]
+    world = make_world(folders=[{"path": name, "destfolderid": name} for name in names])
+    for name in names:
+        until = world.clock.now() + 3000
+        world.ledger.queue.hold_folder(name, Hold("unlisted", "why", world.clock.now(), until))
+
+    def hang(request) -> None:
+        if request.folderid != recovered:
+            world.clock.advance(request.patience)
+            raise ServiceUnreachable("the service did not answer in time")
+
+    world.service.during_search, recovered = hang, None
+    for _ in range(40):
+        world.site.folder_listing.try_held()
+        world.clock.advance(0.25)
+    recovered, began = "F13", world.clock.steady()
+    while "F13" in world.ledger.reports.holds(world.clock.now()):
+        world.site.folder_listing.try_held()
+        world.clock.advance(0.25)
+    assert world.clock.steady() - began < 60
+
+
 def test_endless_listing_of_a_held_folder_is_given_up(held):
-    held.service.during_search = lambda _request: held.clock.advance(16)
+    held.service.during_search = lambda request: held.clock.advance(16 * (request.searchfor == "%"))
     held.service.put(b"there", "there", "F1")
     held.site.folder_listing.try_held()
     assert "F1" in held.ledger.reports.holds(held.clock.now())
@@ -455,7 +479,7 @@ def test_endless_listing_of_a_held_folder_is_given_up(held):
 
 
 def test_slow_try_of_a_held_folder_delays_the_next(held):
-    held.service.during_search = lambda _request: held.clock.advance(16)
+    held.service.during_search = lambda request: held.clock.advance(16 * (request.searchfor == "%"))
     held.service.put(b"there", "there", "F1")
     tried = []
     for seconds in (0, 20, 10):
