@@ -85,23 +85,23 @@ KEY_REFUSED = "key_refused"
 """The code of a refused key: only a person ends it."""
 
 
-def code_and_wait(error: ServiceError) -> tuple[str, float | None]:
-    """Return the stable code of a failure, and the seconds that the service asked the client to wait, if it did."""
-    if isinstance(error, KeyRefused):
-        return "key_cached" if isinstance(error, KeyRefusalCached) else KEY_REFUSED, None
-    if isinstance(error, ServiceElsewhere):
-        return "elsewhere", None
-    if isinstance(error, ServiceUnreachable):
-        return "unreachable" if OutOfResources.of(error) is None else OutOfResources.REASON, None
-    if isinstance(error, BadAnswer):
-        return "bad_answer", error.retry_after
-    return "refused", None
+_REASONS: Sequence[tuple[type[ServiceError], str]] = (
+    (KeyRefusalCached, "key_cached"),
+    (KeyRefused, KEY_REFUSED),
+    (ServiceElsewhere, "elsewhere"),
+    (ServiceUnreachable, "unreachable"),
+    (BadAnswer, "bad_answer"),
+    (ServiceError, "refused"),
+)
+"""The stable words for failures of look-ups; the first that fits."""
 
 
 def trouble_of(error: ServiceError, *, by_lookup: bool = False, by_check: bool = False) -> Trouble:
     """Return the trouble that a failed look-up or health check shows."""
-    reason, retry_after = code_and_wait(error)
-    return Trouble(reason, str(error), retry_after, by_lookup=by_lookup, by_check=by_check)
+    reason = next(word for kind, word in _REASONS if isinstance(error, kind))
+    if reason == "unreachable" and OutOfResources.of(error) is not None:
+        reason = OutOfResources.REASON
+    return Trouble(reason, str(error), error.retry_after if isinstance(error, BadAnswer) else None, by_lookup, by_check)
 
 
 _REPEATS = 2
@@ -164,7 +164,7 @@ class LookupGates:
         The first few failures in a row wait only briefly if they are passing.
         """
         skips = 0 if failure.is_passing else self._pace.few
-        asked, now = code_and_wait(failure.error)[1] or 0.0, self._steady()
+        asked, now = trouble_of(failure.error).retry_after or 0.0, self._steady()
         gate = self.gate(destfolderid).failed(self._pace, now, skips=skips, asked=asked, took=took)
         self._failed[destfolderid] = gate
         return gate.until - now
@@ -231,5 +231,5 @@ def failure_of(error: ServiceError, took: float) -> Failure:
 
     It is passing unless it took long, the service refused the key, or the service asked the client to wait.
     """
-    is_passing = took <= _QUICK and not isinstance(error, KeyRefused) and code_and_wait(error)[1] is None
+    is_passing = took <= _QUICK and not isinstance(error, KeyRefused) and trouble_of(error).retry_after is None
     return Failure(error, is_passing)

@@ -24,7 +24,7 @@ from assetsync.errors import (
 )
 from assetsync.model import AddressProbe, Answer, Fault, SearchRequest, SentExtent, UploadOptions
 from assetsync.service.client import HttpService, ServiceSettings
-from assetsync.sync.lookup_gates import code_and_wait
+from assetsync.sync.lookup_gates import trouble_of
 from tests.scarcity import no_descriptors
 
 BIG = bytes(range(256)) * 65536  # 16 MiB: more than the sockets between hold
@@ -86,7 +86,7 @@ def test_lack_of_descriptors_is_not_the_services(connect, make_body, make_reques
     )  # fmt: skip
     with no_descriptors(), pytest.raises(ServiceUnreachable) as raised, service.search(SearchRequest("x")) as assets:
         list(assets)
-    assert code_and_wait(raised.value) == ("out_of_resources", None)
+    assert trouble_of(raised.value)[0] == "out_of_resources"
 
 
 def test_unencodable_name_is_unsent(connect, make_body, make_request):

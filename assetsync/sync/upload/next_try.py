@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
 from assetsync.core.pauses import OperatorPause
 from assetsync.core.settled import KEEPS_CHANGING
@@ -17,9 +16,8 @@ from assetsync.ledger.folders import Hold
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.reports import Brake
 from assetsync.ledger.rows import FileRow
-from assetsync.ledger.runs import Pause
+from assetsync.ledger.runs import HeldUp, Pause
 from assetsync.model import NextTry, State, Wanted
-from assetsync.sync.gates import DoubtCount
 from assetsync.sync.upload.decide import Block, Wait
 from assetsync.sync.upload.preview import Preview
 from assetsync.text import local_moment, named_path, on_the_wall, printable
@@ -127,16 +125,11 @@ def _stopped(row: FileRow, waits: Waits) -> tuple[str, str] | None:
     other = waits.ledger.queue.behind(row)
     if other is not None:
         return "doubts", f"once the upload of {printable(other.path)} is decided: assetsync doubt list"
-    limits = DoubtCount(waits.config, waits.ledger.doubts, SystemClock()).anew()
-    # Files that were tried before have the lower limit of a folder; the rest of the limit is for newly saved files.
-    held = limits.held_for_waiting if row.attempts else limits.held
-    if limits.is_full:
-        into = ""
-    elif row.destfolderid in held:
-        into = f" into folder {row.destfolderid}"
-    else:
+    held_up = waits.ledger.runs.at_hand(HeldUp)
+    if held_up is None or row.destfolderid not in held_up.folders:
         return None
-    return "doubts", f"once some of the uploads in doubt{into} are decided: assetsync doubt list"
+    into = f"into folder {row.destfolderid}"
+    return "doubts", f"once some of the uploads in doubt {into} are decided: assetsync doubt list"
 
 
 def _answered_again(row: FileRow, pause: Pause) -> tuple[str, str]:
