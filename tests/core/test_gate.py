@@ -1,8 +1,10 @@
-"""Limits on uploads in doubt: each rule a row, the rule in the row's name."""
+"""What closes a gate and for how long; limits on uploads in doubt: each rule a row, the rule in the row's name."""
 
 import pytest
 
-from assetsync.core.gate import DoubtLimits, accepted_within
+from assetsync.core.gate import UPLOADS, Concerns, DoubtLimits, FolderGate, Pace, accepted_within, concerns
+from assetsync.core.outcome import TOO_LARGE_FOR_PROXY
+from assetsync.model import Answer, Fault, Outcome, Sent, SentExtent
 
 A, B, C = "A", "B", "C"
 MANY = {A: 1000, B: 1000, C: 1}
@@ -66,3 +68,59 @@ def test_old_doubt_holds_no_folder():
     """The service may work for hours on an asset that is in doubt: its folder goes on, one file at a time."""
     limits = DoubtLimits.of({A: 1}, {B: 9}, [A, B], failing=(), workers=4)
     assert (limits.held, limits.one_at_a_time) == (frozenset(), frozenset({A}))
+
+
+def of(answer: Answer, fault: Fault = Fault.NONE, left: SentExtent = SentExtent.ALL, **said) -> Sent:
+    return Sent(Outcome(answer, fault=fault, **said), left, 1, "md5")
+
+
+@pytest.mark.parametrize(
+    ("sent", "shows"),
+    [
+        (of(Answer.ACCEPTED), Concerns.OPENS),
+        (of(Answer.DUPLICATE), Concerns.OPENS),
+        (of(Answer.REFUSED, Fault.FILE), Concerns.OPENS),
+        (of(Answer.REFUSED, Fault.FOLDER), Concerns.OPENS),
+        (of(Answer.REFUSED, Fault.KEY), Concerns.SERVICE),
+        (of(Answer.DOUBT, answered=True), Concerns.FOLDER),
+        (of(Answer.DOUBT, answered=True, reason=TOO_LARGE_FOR_PROXY), Concerns.NOTHING),
+        (of(Answer.DOUBT), Concerns.SERVICE),
+        (of(Answer.DOUBT, Fault.FILE), Concerns.SERVICE),
+        (of(Answer.DOUBT, Fault.FILE, SentExtent.PART), Concerns.NOTHING),
+        (of(Answer.UNSENT, Fault.SERVICE), Concerns.SERVICE),
+        (of(Answer.UNSENT, Fault.FILE), Concerns.NOTHING),
+    ],
+)
+def test_end_of_an_upload_concerns_one_gate(sent, shows):
+    assert concerns(sent) is shows
+
+
+def waits(pace: Pace, count: int, **more) -> list[float]:
+    gate, found = FolderGate(), []
+    for _ in range(count):
+        gate = gate.failed(pace, 0.0, **more)
+        found.append(gate.until)
+    return found
+
+
+def test_few_failures_close_no_folder():
+    assert waits(UPLOADS, 10) == [0, 0, 0, 1, 2, 4, 8, 16, 30, 30]
+
+
+def test_lookups_of_a_folder_wait_longer_each_time():
+    assert waits(Pace.of_lookups(0), 12) == [1, 1, 1, 1, 5, 10, 20, 40, 80, 160, 300, 300]
+
+
+def test_hopeless_failure_skips_the_short_waits():
+    assert waits(Pace.of_lookups(0), 3, skips=4) == [5, 10, 20]
+
+
+@pytest.mark.parametrize(("more", "wait"), [({"asked": 200}, 200), ({"took": 60}, 300), ({"took": 900}, 3000)])
+def test_later_failures_wait_as_long_as_asked(more, wait):
+    assert waits(Pace.of_lookups(0), 5, **more) == [1, 1, 1, 1, wait]
+
+
+def test_doubts_have_short_gaps_beside_a_failing_folder():
+    """A look-up that fails must not take the time in which the doubts of other folders are looked up without a gap."""
+    assert waits(Pace.of_lookups(1600.0), 5) == [100, 100, 100, 100, 5]
+    assert waits(Pace.of_lookups(4.0).partly(), 11)[8:] == [0.25, 0.5, 1]

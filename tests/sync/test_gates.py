@@ -198,3 +198,25 @@ def test_long_outage_is_checked_each_quarter_minute(gates, clock):
     for _ in range(20):
         gates.failed(Trouble("unreachable", "down", by_check=True))
     assert gates.closed.until - clock.steady() == 15
+
+
+def test_lack_of_the_process_ends_by_itself(gates, clock):
+    """It shows nothing of the service: no health check is made."""
+    with capture_logs() as logs:
+        for number in range(3):
+            gates.lacks(f"no descriptor {number}")
+    assert [(log["event"], log["detail"]) for log in logs] == [("sending paused", "no descriptor 0")]
+    assert (gates.closed.reason, gates.enter(), gates.check_due()) == ("out_of_resources", False, False)
+    assert gates.lookups_answered
+    clock.advance(5)
+    assert (gates.closed, gates.ongoing.reason, gates.enter()) == (None, "out_of_resources", True)
+    clock.advance(30)
+    assert gates.ongoing is None
+
+
+def test_outage_is_not_checked_while_the_process_lacks(gates, clock):
+    gates.failed(Trouble("unreachable", "down"))
+    gates.lacks("no descriptor")
+    assert (gates.closed.reason, gates.check_due()) == ("unreachable", False)
+    clock.advance(5)
+    assert gates.check_due()
