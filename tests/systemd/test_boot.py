@@ -240,6 +240,27 @@ def test_reload_keeps_the_same_process(server):
     (server.tree / "docs" / "minutes.txt").unlink()
 
 
+def test_pause_outlasts_restart_reload_and_reboot(server):
+    """To the program a reboot is another boot id; below the mounted one of the machine lies another."""
+    machine = server.machine
+    server.until_mirrored()
+    machine.out("assetsync pause --site hq --why 'the racks move'")
+    server.add("photos/paused.jpg", os.urandom(1000))
+    machine.until(lambda: server.state("photos/paused.jpg") == "queued", 40, "the file waits")
+    reboot = f"umount /proc/sys/kernel/random/boot_id && kill -9 $(systemctl show -P MainPID {UNIT})"
+    for change in (f"systemctl restart {UNIT}", f"systemctl reload {UNIT}", reboot):
+        before = server.main_pid()
+        machine.out(change)
+        machine.until(lambda: server.show("SubState") == {"SubState": "running"}, 40, "the daemon runs")
+        if "reload" not in change:
+            machine.until(lambda before=before: server.main_pid() not in (0, before), 40, "another process")
+        time.sleep(6)
+        assert "the racks move" in server.status(), change
+        assert server.state("photos/paused.jpg") == "queued", change
+    machine.out("assetsync resume --pause --site hq")
+    server.until_mirrored()
+
+
 def test_bad_reload_keeps_old_configuration(server):
     server.until_mirrored()
     before = server.main_pid()
