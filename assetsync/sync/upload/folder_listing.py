@@ -36,7 +36,7 @@ _LIST_INCOMPLETE_LATEST = 600.0
 _MOST_KEPT = 100_000
 _QUICK = 15.0
 _ROUND = 45.0
-"""Seconds in which each held folder is asked for a short answer."""
+"""Seconds in which each of many held folders is asked for a short answer."""
 _TRY_AGAIN = 10.0
 _TRIED = f"its listing is tried every {_TRY_AGAIN:.0f} s, and its files are sent once it is answered"
 SAMPLES = 40
@@ -386,8 +386,9 @@ class FolderListing:
         self._tried[folder] = now
         try:
             self._make_sure()
-            # Of many folders that hang each takes a part of a round: one that answers again is found within a minute.
-            probe(self._service, folder, min(_QUICK, _ROUND / len(held)))
+            if _ROUND / len(held) < _QUICK:
+                # If many folders hang, one of them that answers again is found within a minute.
+                probe(self._service, folder, _ROUND / len(held))
             self._known[folder] = self._list(folder, within=_QUICK)
         except ServiceError as error:
             log.debug("still cannot be listed", destfolderid=folder, detail=str(error))
