@@ -37,7 +37,7 @@ from assetsync.parts import make_preview, make_tree
 from assetsync.sync.brakes import subject_of
 from assetsync.sync.intake.sidecars import Recorded, Sidecars, processed_uploads
 from assetsync.sync.upload.kinds import Kinds
-from assetsync.sync.upload.next_try import Waits, next_try
+from assetsync.sync.upload.next_try import Waits, next_try, pause_of, until_ended
 from assetsync.text import amount, decoded, moment, printable, user_name
 from assetsync.tree.safe_open import Tree
 
@@ -126,7 +126,8 @@ class PathState:
 
     `brake` asks a person to confirm the folder of its mapping. `holds` has all folders of the service that are held,
     `hold` is that of the mapping. `below` counts the files below a folder by state; it is None if neither the tree nor
-    the ledger has such a folder. `prospect` tells when the ledger will take in what it does not know yet.
+    the ledger has such a folder. `paused` states when the pause of a folder by a person ends. `prospect` tells when the
+    ledger will take in what it does not know yet.
     """
 
     path: bytes
@@ -138,6 +139,7 @@ class PathState:
     holds: dict[str, Hold]
     below: dict[str, int] | None
     versions: list[Version]
+    paused: str | None = None
     prospect: str | None = None
 
     @property
@@ -177,11 +179,13 @@ def read_path_state(config: SiteConfig, path: bytes) -> PathState:
         waits = Waits(config, ledger, now, brakes, holds, sends, pause, preview, read_back)
         versions = [Version(row, ledger.doubts.attempts(row.id, _ATTEMPTS), next_try(row, waits)) for row in rows]
         below = None if rows else _below(ledger, path, is_there=is_folder)
+        stopped = None if below is None else pause_of(path, ledger, now)
     subject = None if mapping is None else subject_of(mapping)
     asking = (brake for brake in brakes if brake.kind in _OF_A_MAPPING and brake.subject == subject)
     state = PathState(path, disk, mapping, covered, report, next(asking, None), holds, below, versions)
+    paused = None if stopped is None else until_ended(stopped, now)
     settle = config.watch.settle if mapping is None else mapping.settle
-    return replace(state, prospect=_prospect(state, brakes, settle, sends=sends))
+    return replace(state, paused=paused, prospect=_prospect(state, brakes, settle, sends=sends))
 
 
 def _on_disk(config: SiteConfig, path: bytes) -> Disk:

@@ -70,7 +70,7 @@ def _owner_of(config: SiteConfig, assetid: str) -> bytes | None:
 
 def _waits_for(state: PathState) -> str | None:
     brake = state.brake
-    return None if brake is None else f"brake {brake.id} is pulled: {printable(brake.detail)}"
+    return state.paused if brake is None else f"brake {brake.id} is pulled: {printable(brake.detail)}"
 
 
 def _as_object(state: PathState) -> dict[str, object]:

@@ -81,9 +81,10 @@ def _upload(row: FileRow, waits: Waits) -> NextTry:
     opens = None if window is None else window.opens(max(waits.now, due))
     if stopped is not None:
         return NextTry(due if opens is None else opens, *stopped, is_timed=False)
-    pauses = [pause for pause in waits.ledger.pauses.shown(waits.now) if pause.covers(row.path)]
-    if pauses:
-        return _paused(max(pauses, key=lambda pause: pause.ends_at(waits.now) or math.inf), due, waits.now)
+    pause = pause_of(row.path, waits.ledger, waits.now)
+    if pause is not None:
+        end = pause.ends_at(waits.now)
+        return NextTry(max(due, end or due), "paused", until_ended(pause, waits.now), is_timed=end is not None)
     if opens is not None:
         return NextTry(opens, "window", f"when upload.window opens ({on_the_wall(opens)})")
     if hold is not None:
@@ -91,13 +92,20 @@ def _upload(row: FileRow, waits: Waits) -> NextTry:
     return _decided(row, due, waits)
 
 
-def _paused(pause: OperatorPause, due: float, now: float) -> NextTry:
+def pause_of(path: bytes, ledger: Ledger, now: float) -> OperatorPause | None:
+    """Return the pause by a person that holds the files at a path longest, None if no pause does."""
+    pauses = [pause for pause in ledger.pauses.shown(now) if pause.covers(path)]
+    return max(pauses, key=lambda pause: pause.ends_at(now) or math.inf, default=None)
+
+
+def until_ended(pause: OperatorPause, now: float) -> str:
+    """Return the words for the end of a pause: `when …` or `once …`."""
     end = pause.ends_at(now)
     by = f"pause of {named_path(pause.path)} by {printable(pause.who)}"
     why = f": {printable(pause.why)}" * bool(pause.why)
     if end is None:
-        return NextTry(due, "paused", f"once `assetsync resume --pause` ends the {by}{why}", is_timed=False)
-    return NextTry(max(due, end), "paused", f"when the {by} ends ({local_moment(end)}){why}")
+        return f"once `assetsync resume --pause` ends the {by}{why}"
+    return f"when the {by} ends ({local_moment(end)}){why}"
 
 
 def _decided(row: FileRow, due: float, waits: Waits) -> NextTry:

@@ -63,6 +63,17 @@ def test_pause_is_shown_everywhere(paused):
     assert json.loads(paused.run("explain", "photos/b.jpg", "--json").out)["versions"][0]["next_try_reason"] == "paused"
 
 
+def test_pause_of_a_folder_is_explained(site):
+    site.write("2026/a.jpg")
+    site.run("reconcile")
+    site.run("pause", "--folder", "photos/2026", "--why", "the prints are retouched")
+    waits = site.run("explain", "photos/2026", "--json").only["waits_for"]
+    assert waits.startswith("once `assetsync resume --pause` ends the pause of photos/2026 by ")
+    assert waits.endswith(": the prints are retouched")
+    assert f"waits: {waits}" in site.run("explain", "photos/2026").out
+    assert site.run("explain", "photos", "--json").only["waits_for"] is None
+
+
 def test_pause_in_sync_is_no_trouble(site):
     site.write("a.jpg")
     site.run("reconcile")
