@@ -421,7 +421,7 @@ def test_listing_timeouts_do_not_prevent_end(make_world, clock, failing):
 @pytest.mark.parametrize("wait", [0, 1])
 def test_files_behind_doubts_are_sent(two_folders, wait, monkeypatch):
     """Four doubts of an earlier process wait for their look-ups; the files behind them are sent in the same run."""
-    world, _folder_backoff = two_folders
+    world, _photos = two_folders
     run(world)
     for number in range(4):
         world.write(f"F1/{number}", f"F1 {number}".encode())

@@ -44,7 +44,7 @@ def current_problems(
 ) -> list[Problem]:
     """Return the current state of each kind that can be read at `now` (seconds since the epoch). Raise LedgerDamaged.
 
-    `pause` is the circuit breaker's, `waiting` the reason why a loop waits for the ledger's disk, `reported` holds the
+    `pause` is that of the gates, `waiting` the reason why a loop waits for the ledger's disk, `reported` holds the
     keys of the blocked files that were reported. `sidecar_reminder`: the seconds after which files that wait for their
     own sidecars are reported, None for never.
     """

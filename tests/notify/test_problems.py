@@ -1,4 +1,4 @@
-"""Which problems the ledger and the circuit breaker show, and what each receiver gets of them.
+"""Which problems the ledger and the gates show, and what each receiver gets of them.
 
 Covers `notify/notifications.py`.
 """

@@ -76,7 +76,7 @@ def test_answered_probe_admits_one_upload(gates):
     assert gates.enter() is True
 
 
-def test_half_open_breaker_admits_one_thread(gates):
+def test_gate_on_trial_admits_one_thread(gates):
     gates.failed(Trouble("unreachable", "down"))
     gates.checked()
     entered: list[bool] = []
@@ -133,7 +133,7 @@ def test_trouble_after_long_rest_is_new(gates, clock):
     assert (gates.closed.since, gates.closed.failures) == (clock.steady(), 0)
 
 
-def test_post_in_flight_closes_no_breaker(gates):
+def test_answer_of_the_past_opens_no_gate(gates):
     gates.failed(Trouble("unreachable", "down"))
     gates.answered()
     assert gates.enter() is False
