@@ -301,7 +301,7 @@ class Gates:
             return self._service.fails_everywhere
 
     def lookup_failed(self, error: ServiceError) -> None:
-        """Record a look-up that failed, unless the service answers for other folders."""
+        """Record a look-up that failed while no other folder was answered."""
         # A stop cuts look-ups.
         if not self._clock.wait(0):
             self.failed(trouble_of(error, by_lookup=True))
@@ -318,16 +318,16 @@ class Gates:
         if is_new and not trouble.by_check:
             log.warning("sending paused", reason=trouble.reason, detail=trouble.detail, next=_RESUMES)
 
-    def lacks(self, detail: object) -> None:
+    def lacks(self, error: OutOfResources | str) -> None:
         """Close the gate of the process for a while, because it lacks descriptors, memory or threads."""
         now = self._clock.steady()
         with self._lock:
             before = self._lacking(REST)
             self.shortages += 1
             since = now if before is None else before.since
-            self._process = Closed(OutOfResources.REASON, str(detail), since, now + _SHORTAGE)
+            self._process = Closed(OutOfResources.REASON, str(error), since, now + _SHORTAGE)
         if before is None:
-            log.warning("sending paused", reason=OutOfResources.REASON, detail=str(detail), next=_RESUMES)
+            log.warning("sending paused", reason=OutOfResources.REASON, detail=str(error), next=_RESUMES)
 
     def nothing_to_send(self) -> None:
         """Record that no file can be sent, so that an answered health check shows the end of the trouble."""
