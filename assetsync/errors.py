@@ -128,7 +128,7 @@ class ReadStopped(TreeError):
 class OutOfResources(AssetsyncError):
     """The process or the machine lacks file descriptors, memory or threads; this shows nothing about files or service.
 
-    Sending pauses after it (`sync.upload.results`), and the loops of the daemon repeat their step.
+    A gate closes after it (`sync.gates`), and the loops of the daemon repeat their step.
     """
 
     REASON = "out_of_resources"

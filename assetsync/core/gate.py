@@ -1,10 +1,9 @@
-"""Decide whether an upload may pass to the service and into a folder, and when the next one may.
+"""Decide whether an upload may pass to the service and into a folder, when the next one may, and how many in doubt.
 
-There is a gate for the service, one for the process, which may lack descriptors, memory or threads, and one for each
-destination folder. A gate is a value: an outcome goes in, the next gate comes out. It is open, closed until a time and
-for a reason, or on trial: then one upload passes, and its end decides. Times are on the steady clock and are passed in.
+There is a gate for the service and one for each destination folder. A gate is a value: an outcome goes in, the next
+gate comes out. Times are on the steady clock and are passed in. The limits of doubts hold folders, too.
 
-Keeping the gates, and counting the doubts, is left to `sync.gates`.
+Keeping the gates, that of the process, and counting the doubts is left to `sync.gates`.
 """
 
 from collections.abc import Collection, Mapping
@@ -48,7 +47,7 @@ class Pace(NamedTuple):
         """Return the pace for look-ups that fail. In the `grace` of other doubts there must be time without a gap."""
         # Each failure may take as long as a time-out: a whole grace has to fit between two failures.
         longest = min(WELL_WITHIN, max(300.0, 4 * grace))
-        return cls(4, max(0.25, grace / 16) if grace else 1.0, 5.0, longest)
+        return cls(4, min(longest, max(0.25, grace / 16)) if grace else 1.0, 5.0, longest)
 
     def partly(self) -> "Pace":
         """Return the pace for look-ups of which some are answered: their gaps stay a small part of the grace."""
@@ -80,18 +79,25 @@ class FolderGate(NamedTuple):
         return FolderGate(failures, now + wait)
 
 
+class Met(StrEnum):
+    """In what a trouble was met."""
+
+    UPLOAD = auto()
+    LOOKUP = auto()
+    CHECK = auto()
+
+
 class Trouble(NamedTuple):
     """A failure that is the service's, or the process's, and no folder's.
 
-    `retry_after`: the seconds that it asks to wait · `by_lookup`, `by_check`: a look-up or a health check met it, not
-    an upload · `loses_answers`: an upload that may have arrived met it.
+    `retry_after`: the seconds that it asks to wait · `met_by`: in what · `loses_answers`: in an upload that may have
+    arrived.
     """
 
     reason: str
     detail: str
     retry_after: float | None = None
-    by_lookup: bool = False
-    by_check: bool = False
+    met_by: Met = Met.UPLOAD
     loses_answers: bool = False
 
 
@@ -153,17 +159,28 @@ class ServiceGate:
         """Return whether the upload on trial is under way."""
         return self.state is Passage.TRIAL and self.inside > self.before
 
+    @property
+    def awaits_trial(self) -> bool:
+        """Return whether only an upload can show that the trouble is over."""
+        return self.state is Passage.TRIAL and self.needs_trial
+
     def ongoing(self, now: float) -> Closed | None:
         """Return the closure that is not known to be over: also for a while after a health check, and during a trial.
 
         A failure in that time is the same trouble. An upload that began later is no trial: its failure is new trouble.
         """
-        return self.last if self.closed or self._is_soon(self.entered_at if self.is_on_trial else now) else None
+        return self._unless_over(self.entered_at if self.is_on_trial else now)
 
-    def _is_soon(self, until: float) -> bool:
-        """Return whether `until` is soon after the answered health check; after a longer time the trouble is over."""
+    def continued(self, now: float) -> Closed | None:
+        """Return the closure that a failure continues, None if the failure is a new trouble."""
+        # While an upload hangs, nothing is answered: count answered time only up to its start.
+        return self._unless_over(self.entered_at if self.inside else now)
+
+    def _unless_over(self, at: float) -> Closed | None:
+        """Return the last closure, unless `at` is long after an answered health check: the trouble is over then."""
         rest = _TRIAL_REST if self.needs_trial else REST
-        return self.state is Passage.TRIAL and until - self.checked_at <= rest
+        is_soon = self.state is Passage.TRIAL and at - self.checked_at <= rest
+        return self.last if self.closed or is_soon else None
 
     def entered(self, now: float) -> "ServiceGate | None":
         """Return the gate once an upload has passed; None if none passes now."""
@@ -174,11 +191,6 @@ class ServiceGate:
     def left(self) -> "ServiceGate":
         """Return the gate after the end of an upload, whatever it is."""
         return replace(self, inside=self.inside - 1, before=min(self.before, self.inside - 1))
-
-    def continued(self, now: float) -> Closed | None:
-        """Return the closure that a failure continues, None if the failure is a new trouble."""
-        # While an upload hangs, nothing is answered: count answered time only up to its start.
-        return self.last if self.closed or self._is_soon(self.entered_at if self.inside else now) else None
 
     @property
     def fails_everywhere(self) -> bool:
@@ -191,13 +203,14 @@ class ServiceGate:
         An upload that was under way when the trouble began does not.
         """
         last = self.continued(now)
-        failures = 0 if last is None else last.failures + (trouble.by_check or self.closed is None)
-        pace = _CHECKS if trouble.by_check else OUTAGE
+        by_check = trouble.met_by is Met.CHECK
+        failures = 0 if last is None else last.failures + (by_check or self.closed is None)
+        pace = _CHECKS if by_check else OUTAGE
         until = now + max(pace.wait(failures + 1, chance), trouble.retry_after or 0.0)
-        if self.closed and not trouble.by_check:
+        if self.closed and not by_check:
             until = max(self.closed.until, now + (trouble.retry_after or 0.0))
         since = now if last is None else last.since
-        by_upload = not (trouble.by_check or trouble.by_lookup)
+        by_upload = trouble.met_by is Met.UPLOAD
         return replace(
             self,
             state=Passage.CLOSED,

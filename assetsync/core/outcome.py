@@ -3,7 +3,7 @@
 Pure: the answer and the extent of the request that was sent go in, an `Outcome` comes out. Only known answers are
 believed (interface section 4.3; observed: the HTTP status means nothing, failures come with 200). The table `MESSAGES`
 has all known messages. Sending the request and reading the answer are left to `service.client`, deciding whether a
-doubtful upload was stored to `core.doubt`, and acting on the outcome to `sync.upload.results`.
+doubtful upload was stored to `core.doubt`, and acting on the outcome to `sync.upload.results` and `core.gate`.
 """
 
 import re

@@ -21,7 +21,7 @@ from assetsync.core.gate import (
     Concerns,
     DoubtLimits,
     FolderGate,
-    Passage,
+    Met,
     ServiceGate,
     Trouble,
     accepted_within,
@@ -170,19 +170,20 @@ class Gates:
 
     @property
     def closed(self) -> Closed | None:
-        """Why nothing is sent by the service's fault or the process's, None if something may be."""
-        return self._service.closed or self._lacking(0.0)
+        """Why nothing is sent by the process's fault or the service's, None if something may be."""
+        return self._lacking(0.0) or self._service.closed
 
     @property
     def ongoing(self) -> Closed | None:
         """The closure that is not known to be over (`ServiceGate.ongoing`)."""
         return self._service.ongoing(self._clock.steady()) or self._lacking(REST)
 
-    @property
-    def latest(self) -> Closed | None:
-        """The closure that began last, over or not; None if there was none."""
-        found = [each for each in (self._service.last, self._process) if each is not None]
-        return max(found, key=lambda each: each.since, default=None)
+    def closures(self) -> tuple[list[Closed], list[Closed]]:
+        """Return the last closure of each gate, over or not, and those that are not known to be over."""
+        with self._lock:
+            last = self._service.last, self._process
+            ongoing = self._service.ongoing(self._clock.steady()), self._lacking(REST)
+        return [each for each in last if each], [each for each in ongoing if each]
 
     @property
     def lookups_answered(self) -> bool:
@@ -192,7 +193,7 @@ class Gates:
     @property
     def awaits_trial(self) -> bool:
         """Whether only an upload can show that the trouble is over."""
-        return self._service.state is Passage.TRIAL and self._service.needs_trial
+        return self._service.awaits_trial
 
     def may_send(self) -> bool:
         """Return whether the upload window is open, and no person has paused the site."""
@@ -226,7 +227,7 @@ class Gates:
         """
         limits, pauses = self.doubts.anew() if anew else self.doubts.limits, self.paused()
         apart = (*self._closed(busy), *self._failing(), *limits.one_at_a_time.intersection(busy))
-        for last in (self._lost_in, ()) if self._lost_in else ((),):
+        for last in dict.fromkeys((self._lost_in, frozenset())):
             oldest = Choice((*apart, *last, *limits.held_for_waiting), pauses=pauses)
             yield oldest, Choice((*apart, *last, *limits.held), newest=True, pauses=pauses)
 
@@ -253,15 +254,18 @@ class Gates:
             self._service = self._service.left()
 
     def answered(self) -> None:
-        """Record an upload whose answer has the interface's form."""
+        """Record an upload whose answer has the interface's form. One that began after a lack shows its end."""
         with self._lock:
             self._service = self._service.answered()
+            if self._process is not None and not self._lacking(0.0):
+                self._process = replace(self._process, until=float("-inf"))
 
     def accepted(self, destfolderid: str) -> None:
         """Record an accepted upload, which ends the failures of its folder; does not block."""
-        self._lost_in = frozenset()
+        with self._lock:
+            self._lost_in = frozenset()
+            self._folders.pop(destfolderid, None)
         self.doubts.accepted.add(destfolderid)
-        self._folders.pop(destfolderid, None)
         if destfolderid not in self.doubts.limits.accepting:
             self.doubts.is_due()
 
@@ -281,7 +285,8 @@ class Gates:
         elif concern is Concerns.FOLDER:
             fails_everywhere = self._failed_in(destfolderid)
         elif concern is Concerns.SERVICE and loses:
-            self._lost_in |= {destfolderid}
+            with self._lock:
+                self._lost_in |= {destfolderid}
         if loses or outcome.answer is Answer.DUPLICATE:
             self.doubted()
         if concern is Concerns.SERVICE or fails_everywhere:
@@ -304,7 +309,7 @@ class Gates:
         """Record a look-up that failed while no other folder was answered."""
         # A stop cuts look-ups.
         if not self._clock.wait(0):
-            self.failed(trouble_of(error, by_lookup=True))
+            self.failed(trouble_of(error, Met.LOOKUP))
 
     def failed(self, trouble: Trouble) -> None:
         """Close the gate of the service or the process, and log it if the trouble is new."""
@@ -315,7 +320,7 @@ class Gates:
         with self._lock:
             is_new = self._service.continued(now) is None
             self._service = self._service.failed(trouble, now, self._chance())
-        if is_new and not trouble.by_check:
+        if is_new and trouble.met_by is not Met.CHECK:
             log.warning("sending paused", reason=trouble.reason, detail=trouble.detail, next=_RESUMES)
 
     def lacks(self, error: OutOfResources | str) -> None:
@@ -324,8 +329,8 @@ class Gates:
         with self._lock:
             before = self._lacking(REST)
             self.shortages += 1
-            since = now if before is None else before.since
-            self._process = Closed(OutOfResources.REASON, str(error), since, now + _SHORTAGE)
+            since, failures = (now, 0) if before is None else (before.since, before.failures + (now >= before.until))
+            self._process = Closed(OutOfResources.REASON, str(error), since, now + _SHORTAGE, failures)
         if before is None:
             log.warning("sending paused", reason=OutOfResources.REASON, detail=str(error), next=_RESUMES)
 
@@ -346,7 +351,7 @@ class Gates:
             with suppress(ServiceElsewhere):
                 self._health_check.ask()
         except ServiceError as error:
-            self.failed(trouble_of(error, by_check=True))
+            self.failed(trouble_of(error, Met.CHECK))
             return False
         self.checked()
         return True

@@ -11,7 +11,7 @@ from itertools import chain, islice
 
 import structlog
 
-from assetsync.core.gate import FolderGate, Pace, Trouble
+from assetsync.core.gate import FolderGate, Met, Pace, Trouble
 from assetsync.errors import (
     BadAnswer,
     KeyRefusalCached,
@@ -96,12 +96,12 @@ _REASONS: Sequence[tuple[type[ServiceError], str]] = (
 """The stable words for failures of look-ups; the first that fits."""
 
 
-def trouble_of(error: ServiceError, *, by_lookup: bool = False, by_check: bool = False) -> Trouble:
-    """Return the trouble that a failed look-up or health check shows."""
+def trouble_of(error: ServiceError, met_by: Met = Met.UPLOAD) -> Trouble:
+    """Return the trouble that a failure shows."""
     reason = next(word for kind, word in _REASONS if isinstance(error, kind))
     if reason == "unreachable" and OutOfResources.of(error) is not None:
         reason = OutOfResources.REASON
-    return Trouble(reason, str(error), error.retry_after if isinstance(error, BadAnswer) else None, by_lookup, by_check)
+    return Trouble(reason, str(error), error.retry_after if isinstance(error, BadAnswer) else None, met_by)
 
 
 _REPEATS = 2
@@ -216,7 +216,9 @@ class Repeating:
                     assets = stack.enter_context(self._service.search(request))
                     head = list(islice(assets, _HEAD))
                 except ServiceError as error:
-                    if not repeats or not failure_of(error, self._steady() - began).is_passing:
+                    took = self._steady() - began
+                    is_late = request.patience is not None and took >= request.patience
+                    if not repeats or is_late or not failure_of(error, took).is_passing:
                         self._failed[folder] = self._failed.get(folder, 0) + 1
                         raise
                     repeats -= 1

@@ -6,7 +6,7 @@ makes of it is left to `status`.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 import structlog
 
@@ -61,8 +61,9 @@ class RuntimeState:
         # By whether everything waits.
         self._met_at = {False: float("-inf"), True: float("-inf")}
         self._paused: tuple[float, str] | None = None
-        # When the pause began whose end was logged last.
-        self._ended: float | None = None
+        # The reasons of closures whose end is not logged yet, and which of those that the gates still know are over.
+        self._begun: dict[tuple[float, bool], str] = {}
+        self._over: set[tuple[float, bool]] = set()
         self._began = self._clock.steady()
         # What an earlier process recorded is no pause of this process, but this process may meet the same trouble.
         self._inherited = self._runs.recorded(Pause)
@@ -99,7 +100,8 @@ class RuntimeState:
         """Record what has changed. Raise LedgerError; the next call then tries again."""
         if self._gates.awaits_trial and not (self._may_send() and self._queued()):
             self._gates.nothing_to_send()
-        self._note_pause(self._gates.ongoing)
+        last, ongoing = self._gates.closures()
+        self._note_pause(last, ongoing)
         self._folder_listing.report_slow()
         self._note_held_up()
         self._note_log()
@@ -109,32 +111,34 @@ class RuntimeState:
         """Record the final state of the process, with the end of a current pause. Raise as `note` does."""
         # No trial POST follows: an answered health check is the end.
         pause = self._gates.closed
-        self._note_pause(pause, is_end=True)
+        self._note_pause(self._gates.closures()[0], [] if pause is None else [pause], is_end=True)
         if pause is not None:
             self._runs.record(Pause, self._recorded(pause, ended=self._clock.now()))
+        if self._held_up is not None:
+            self._runs.record(HeldUp, None)
         self._note_unsettled(at_once=True)
 
-    def _note_pause(self, pause: Closed | None, *, is_end: bool = False) -> None:
+    def _note_pause(self, last: Collection[Closed], ongoing: Sequence[Closed], *, is_end: bool = False) -> None:
+        self._log_ends(last, ongoing)
+        pause = next(iter(ongoing), None)
         before, found = self._paused, None if pause is None else (pause.since, pause.reason)
         inherited = self._inherited
         if inherited is not None and pause is not None and pause.reason == inherited.reason:
             self._goes_on_since = pause.since, inherited.since
-        latest = self._gates.latest
-        # A pause may begin and end between two calls.
-        for since, reason in filter(None, (before, None if latest is None else (latest.since, latest.reason))):
-            if found is None or since != found[0]:
-                self._report_end(since, reason)
         may_go_on = not is_end and self._clock.steady() - self._began < _GOES_ON
         if found == before and (inherited is None or may_go_on):
             return
         self._runs.record(Pause, None if pause is None else self._recorded(pause))
         self._paused, self._inherited = found, None
 
-    def _report_end(self, since: float, reason: str) -> None:
-        if since != self._ended:
-            self._ended = since
-            end = _ENDS.get(reason, "the service answers again")
-            log.warning(end, after=round(self._clock.steady() - since, 1))
+    def _log_ends(self, last: Collection[Closed], ongoing: Collection[Closed]) -> None:
+        """Log the end of each closure once; one may have begun and ended since the last call."""
+        seen, going_on = ({_key(each): each.reason for each in closures} for closures in (last, ongoing))
+        for key, reason in (self._begun | seen).items():
+            if key not in going_on and key not in self._over:
+                end = _ENDS.get(reason, "the service answers again")
+                log.warning(end, after=round(self._clock.steady() - key[0], 1))
+        self._begun, self._over = going_on, seen.keys() - going_on.keys()
 
     def _recorded(self, pause: Closed, ended: float | None = None) -> Pause:
         since = self._clock.now() - (self._clock.steady() - pause.since)
@@ -209,3 +213,8 @@ class RuntimeState:
                 return
             self._runs.note_unsettled(found)
             self._unsettled, self._unsettled_at = found, self._clock.steady()
+
+
+def _key(closed: Closed) -> tuple[float, bool]:
+    """Return what is the same of a closure while its reason changes; that of the process is another."""
+    return closed.since, closed.reason == OutOfResources.REASON

@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from assetsync.core.gate import Trouble
+from assetsync.core.gate import Met, Trouble
 from assetsync.daemon.readback import ReadBack
 from assetsync.errors import LedgerError
 from assetsync.model import State
@@ -208,7 +208,7 @@ def test_readback_goes_on_while_uploads_fail(world, is_a_look_up, expected):
     world.write("photo")
     world.scan_and_send()
     world.clock.advance(60)
-    world.site.gates.failed(Trouble("no_answer", "HTTP status 500", by_lookup=is_a_look_up))
+    world.site.gates.failed(Trouble("no_answer", "HTTP status 500", met_by=Met.LOOKUP if is_a_look_up else Met.UPLOAD))
     reading, _ = reading_of(world)
     reading.want_verify()
     steps(reading)

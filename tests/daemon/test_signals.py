@@ -106,8 +106,8 @@ def test_resolver_that_hangs_is_an_outage(make, sandbox):
     running.config.write_text(text)
     (running.photos / "a.jpg").write_bytes(b"a")
     running.start(broken=_NO_RESOLVER)
-    running.until(lambda: running.events("paused", "sending paused"), 30)
-    paused = running.events("paused", "sending paused")[0]
+    running.until(lambda: running.events("sending paused"), 30)
+    paused = running.events("sending paused")[0]
     assert paused["reason"] == "unreachable"
     assert "could not be resolved" in paused["detail"]
     began = time.monotonic()

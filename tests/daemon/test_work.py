@@ -444,7 +444,7 @@ def test_refused_search_after_a_good_probe_is_cached(make_world):
     assert world.site.gates.check()
     world.service.key_refused = True
     assert not world.site.gates.check()
-    assert world.site.gates.latest.reason == "key_refused", "a search was answered since"
+    assert world.site.gates.closures()[0][0].reason == "key_refused", "a search was answered since"
 
 
 def test_wrong_upload_address_is_found(make_world):

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from assetsync.core.gate import Trouble
+from assetsync.core.gate import Met, Trouble
 from assetsync.core.notices import AT_ONCE, DELAYS, Kind, NoticeTracker
 from assetsync.errors import LedgerDamaged, LedgerError
 from assetsync.ledger.assets import INDEX_STOPPED
@@ -140,7 +140,7 @@ def test_unlisted_folder_is_an_outage(make_world):
 
 def test_long_ended_pause_is_no_outage(world, look):
     site, clock = world.site, world.clock
-    site.gates.failed(Trouble("unreachable", "no answer to a look-up", by_lookup=True))
+    site.gates.failed(Trouble("unreachable", "no answer to a look-up", met_by=Met.LOOKUP))
     clock.advance(2)
     assert site.gates.check()
     # With nothing to send, the trial that ends it does not come.
@@ -270,12 +270,12 @@ def test_refused_key_is_told_within_a_minute(world, look):
     """Only a person ends it, so that nothing is gained by a wait; its end reports that the key is accepted."""
     tracker, texts = NoticeTracker("hq"), []
     failed, key = world.site.gates.failed, "the service refuses the API key: write the right key into F"
-    failed(Trouble("key_refused", key, by_lookup=True))
+    failed(Trouble("key_refused", key, met_by=Met.LOOKUP))
     for _ in range(30):
         texts += told_by(tracker, world, look().values())
         world.clock.advance(2)
     assert texts == [f"hq: nothing is sent: {key}"]
-    failed(Trouble("unreachable", "no answer", by_check=True))
+    failed(Trouble("unreachable", "no answer", met_by=Met.CHECK))
     for _ in range(60):
         texts += told_by(tracker, world, look().values())
         world.clock.advance(2)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from assetsync.core.gate import Trouble
+from assetsync.core.gate import Met, Trouble
 from assetsync.sync.gates import Gates
 
 
@@ -45,7 +45,7 @@ def test_probe_interval_doubles_to_a_limit(gates, clock):
         waits.append(gates.closed.until - clock.steady())
         clock.advance(waits[-1])
         assert gates.check_due()
-        gates.failed(Trouble("unreachable", "down", by_check=True))
+        gates.failed(Trouble("unreachable", "down", met_by=Met.CHECK))
         assert not gates.check_due()
     assert waits == [0, 0.5, 1, 2, 4, 7.5, 7.5, 7.5, 7.5]
     assert gates.closed.since == clock.steady() - sum(waits)
@@ -174,7 +174,7 @@ def test_pause_goes_on_until_the_trial_is_answered(gates, clock):
 
 @pytest.mark.parametrize("by_lookup", [False, True])
 def test_pause_ends_without_a_trial_if_nothing_is_sent(gates, clock, by_lookup):
-    gates.failed(Trouble("unreachable", "down", by_lookup=by_lookup))
+    gates.failed(Trouble("unreachable", "down", met_by=Met.LOOKUP if by_lookup else Met.UPLOAD))
     gates.checked()
     assert gates.awaits_trial is not by_lookup
     gates.nothing_to_send()
@@ -182,7 +182,7 @@ def test_pause_ends_without_a_trial_if_nothing_is_sent(gates, clock, by_lookup):
     assert gates.ongoing is not None
     clock.advance(1)
     assert gates.ongoing is None
-    gates.failed(Trouble("unreachable", "down again", by_lookup=by_lookup))
+    gates.failed(Trouble("unreachable", "down again", met_by=Met.LOOKUP if by_lookup else Met.UPLOAD))
 
 
 def test_successful_trial_post_clears_trouble(gates):
@@ -196,7 +196,7 @@ def test_successful_trial_post_clears_trouble(gates):
 def test_long_outage_is_checked_each_quarter_minute(gates, clock):
     gates._chance = lambda: 1.0
     for _ in range(20):
-        gates.failed(Trouble("unreachable", "down", by_check=True))
+        gates.failed(Trouble("unreachable", "down", met_by=Met.CHECK))
     assert gates.closed.until - clock.steady() == 15
 
 
@@ -217,6 +217,6 @@ def test_lack_of_the_process_ends_by_itself(gates, clock):
 def test_outage_is_not_checked_while_the_process_lacks(gates, clock):
     gates.failed(Trouble("unreachable", "down"))
     gates.lacks("no descriptor")
-    assert (gates.closed.reason, gates.check_due()) == ("unreachable", False)
+    assert (gates.closed.reason, gates.check_due()) == ("out_of_resources", False)
     clock.advance(5)
-    assert gates.check_due()
+    assert (gates.closed.reason, gates.check_due()) == ("unreachable", True)

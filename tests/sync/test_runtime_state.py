@@ -5,7 +5,7 @@ import re
 import pytest
 from structlog.testing import capture_logs
 
-from assetsync.core.gate import Trouble
+from assetsync.core.gate import Met, Trouble
 from assetsync.core.notices import AT_ONCE, Kind, NoticeTracker
 from assetsync.errors import RootElsewhere, RootMissing
 from assetsync.ledger.runs import HeldUp, Pause, Unsettled
@@ -264,6 +264,41 @@ def test_silent_service_is_unreachable_again(losing):
     assert "(the service cannot be reached)" in said
 
 
+LACK, OUTAGE = ("sending paused", "sending resumed"), ("sending paused", "the service answers again")
+
+
+@pytest.mark.parametrize(
+    ("lack", "outage", "ends"),
+    [
+        (10, (0, 100), [(45, LACK), (100, OUTAGE)]),
+        (10, (0, 20), [(20, OUTAGE), (20, LACK)]),
+        (0, (10, 20), [(20, OUTAGE), (20, LACK)]),
+        (0, (10, 100), [(35, LACK), (100, OUTAGE)]),
+        (0, (0, 5), [(5, OUTAGE), (5, LACK)]),
+    ],
+)
+def test_outage_and_lack_have_one_end_each(world, lack, outage, ends):
+    """An accepted upload ends both, if the lack has lasted for its five seconds."""
+    world.write("a")
+    world.scan()
+    gates, logged = world.site.gates, []
+    for second in range(160):
+        with capture_logs() as logs:
+            if second == outage[0]:
+                gates.failed(Trouble("unreachable", "down"))
+            if second == lack:
+                gates.lacks("no descriptor")
+            if second == outage[1]:
+                gates.checked()
+                gates.answered()
+            world.site.runtime_state.note()
+        logged += [(second, log["event"]) for log in logs]
+        world.clock.advance(1)
+    assert sum(event == "sending paused" for _, event in logged) == 2
+    assert sorted(each for each in logged if each[1] != "sending paused") == sorted((at, end) for at, (_, end) in ends)
+    assert world.ledger.runs.recorded(Pause) is None
+
+
 def test_each_pause_between_two_notes_has_one_end(world):
     gates = world.site.gates
     with capture_logs() as logs:
@@ -279,7 +314,7 @@ def test_each_pause_between_two_notes_has_one_end(world):
 
 
 def test_answered_check_at_exit_ends_the_pause(world):
-    world.site.gates.failed(Trouble("unreachable", "down", by_lookup=True))
+    world.site.gates.failed(Trouble("unreachable", "down", met_by=Met.LOOKUP))
     world.site.runtime_state.note()
     assert world.site.gates.check()
     with capture_logs() as logs:

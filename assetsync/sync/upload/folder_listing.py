@@ -37,6 +37,8 @@ _MOST_KEPT = 100_000
 _QUICK = 15.0
 _ROUND = 45.0
 """Seconds in which each of many held folders is asked for a short answer."""
+_SLOWER = 3
+"""How much slower such a folder may be than one that is not held."""
 _TRY_AGAIN = 10.0
 _TRIED = f"its listing is tried every {_TRY_AGAIN:.0f} s, and its files are sent once it is answered"
 SAMPLES = 40
@@ -129,6 +131,7 @@ class FolderListing:
         self._make_sure = make_sure
         self._is_leased = is_leased
         self._grace = grace
+        self._health_check = health_check
         self._lookup_gates = LookupGates(health_check, context.clock.steady)
         self._names_of = context.names_of_path
         self._ledger = context.ledger
@@ -387,8 +390,10 @@ class FolderListing:
         try:
             self._make_sure()
             if _ROUND / len(held) < _QUICK:
-                # If many folders hang, one of them that answers again is found within a minute.
-                probe(self._service, folder, _ROUND / len(held))
+                # If many folders hang, one of them that answers again, as fast as others, is found within a minute.
+                self._health_check.ask(held)
+                patience = max(_ROUND / len(held), _SLOWER * (self._clock.steady() - now))
+                probe(self._service, folder, min(_QUICK, patience))
             self._known[folder] = self._list(folder, within=_QUICK)
         except ServiceError as error:
             log.debug("still cannot be listed", destfolderid=folder, detail=str(error))

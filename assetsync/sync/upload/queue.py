@@ -261,7 +261,7 @@ class Selection:
     def take(self) -> FileRow | Step:
         """Return a due file that no other thread has; IDLE if none is due, PAUSED if none may be taken now.
 
-        The caller ends its work with `leave`, then `release`; or calls `give_back` if nothing was sent.
+        The caller ends its work with `Gates.leave`, then `release`; or calls `give_back` if nothing was sent.
         """
         if not self._gates.enter():
             return Step.PAUSED

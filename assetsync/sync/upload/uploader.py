@@ -95,10 +95,10 @@ class _Run:
                 threads.append(thread)
         except RuntimeError as error:
             lack = OutOfResources.of(error)
-            if lack is None:
-                raise
             if not threads:
                 self._uploads.selection.give_back(first)
+            if lack is None:
+                raise
             with self._changed:
                 self._workers = len(threads)
             self._uploads.gates.lacks(lack)

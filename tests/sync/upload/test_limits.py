@@ -338,7 +338,7 @@ def limited(world):
 
 def test_refused_size_holds_no_other_file(limited):
     assert [limited.row(f"F3/small{n}").state for n in range(5)] == [State.STORED] * 5
-    assert limited.site.gates.latest is None
+    assert limited.site.gates.closures() == ([], [])
     assert limited.row("F3/large").state is State.IN_DOUBT
 
 
