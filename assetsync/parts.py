@@ -16,9 +16,8 @@ from assetsync.config.key import key_help
 from assetsync.config.models import SiteConfig, mappings
 from assetsync.core.mapping import Mappings, Plan
 from assetsync.errors import RootMissing
-from assetsync.ledger.site_claims import Claim
 from assetsync.model import Clock
-from assetsync.sync.duplicate_sites import make_claim
+from assetsync.sync.duplicate_sites import Claim, make_claim
 from assetsync.text import printable, user_name
 from assetsync.tree.filesystem import network_mounts
 from assetsync.tree.safe_open import Tree

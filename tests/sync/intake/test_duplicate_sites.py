@@ -1,6 +1,6 @@
 """Two sites that would send the same files to the same folder of the service: the later one waits for a person.
 
-Covers `ledger/site_claims.py` and `sync/duplicate_sites.py`.
+Covers `sync/duplicate_sites.py`.
 """
 
 import os
@@ -14,9 +14,17 @@ import pytest
 
 from assetsync.errors import RootElsewhere
 from assetsync.ledger.ledger import open_ledger
-from assetsync.ledger.site_claims import CLAIM, Claim, ClaimState, neighbours, read_claim
 from assetsync.model import State
-from assetsync.sync.duplicate_sites import duplicates_of, is_same_service, make_claim
+from assetsync.sync.duplicate_sites import (
+    CLAIM,
+    Claim,
+    ClaimState,
+    duplicates_of,
+    is_same_service,
+    make_claim,
+    neighbours,
+    read_claim,
+)
 
 ADDRESS = "http://127.0.0.1:1/dam"
 OURS = Path("/var/lib/assetsync/oslo.db")
