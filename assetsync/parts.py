@@ -6,6 +6,7 @@ Building the whole site is left to `app`.
 import errno
 import os
 import shlex
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 _NETWORK_SETTLE = 60.0
 
 
-def make_service(config: SiteConfig, key: SecretStr) -> "HttpService":
-    """Return the client for a configuration."""
+def make_service(config: SiteConfig, key: SecretStr, alive: Callable[[], None] = lambda: None) -> "HttpService":
+    """Return the client for a configuration; it calls `alive` at each sign that a request goes on."""
     # httpx takes a sixth of the start of a command, and commands that only read the ledger make no client.
     from assetsync.service.client import HttpService, ServiceSettings  # noqa: PLC0415
 
@@ -49,6 +50,7 @@ def make_service(config: SiteConfig, key: SecretStr) -> "HttpService":
             read_timeout=service.read_timeout,
             spelling=config.spelling,
             key_help=key_help(config, os.environ),
+            alive=alive,
         )
     )
 
