@@ -129,7 +129,8 @@ class Claim:
 class Neighbour:
     """Another ledger and the claim of its site, None if unreadable; `is_held`: a process sends for it.
 
-    `agreed` lists the ledgers that an operator has agreed to there.
+    `agreed` lists the ledgers that an operator has agreed to there. `shared` has the folders on disk that both sites
+    mirror to the same folder of the service, each with that folder: with any, it is a duplicate site.
     """
 
     ledger: Path
@@ -137,26 +138,19 @@ class Neighbour:
     claim: Claim | None
     is_held: bool = False
     agreed: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DuplicateSite:
-    """Another site, and the folders on disk that both sites mirror, each with its folder of the service."""
-
-    neighbour: Neighbour
-    shared: Mapping[bytes, str]
+    shared: Mapping[bytes, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """Return a clause that names the site and the shared folders."""
         named = [f"{printable(place)} to folder {folder}" for place, folder in list(self.shared.items())[:_NAMED]]
         more = len(self.shared) - len(named)
         what = ", ".join(named) + (f" and {more:,} more" if more else "")
-        return f"the site `{self.neighbour.site}` (ledger {self.neighbour.ledger}) sends {what}, too"
+        return f"the site `{self.site}` (ledger {self.ledger}) sends {what}, too"
 
     @property
     def subject(self) -> str:
         """The subject of its brake."""
-        return str(self.neighbour.ledger)
+        return str(self.ledger)
 
     @property
     def detail(self) -> str:
@@ -226,7 +220,7 @@ class DuplicateSites:
         if text != self._ledger.reports.fact(CLAIM):
             self._ledger.set_fact(CLAIM, text)
 
-    def _found(self, claim: Claim, others: Iterable[Neighbour]) -> list[DuplicateSite]:
+    def _found(self, claim: Claim, others: Iterable[Neighbour]) -> list[Neighbour]:
         """Return the duplicate sites that nobody has agreed to; record those that a person has agreed to just now."""
         agreed = agreed_ledgers(self._ledger.reports.fact(AGREED))
         found = [twin for twin in duplicates_of(claim, others) if twin.subject not in agreed]
@@ -340,19 +334,19 @@ def _earlier(store: Database) -> Claim | None:
     return Claim(os.fsencode(root), service, folders)
 
 
-def duplicates_of(claim: Claim, others: Iterable[Neighbour]) -> Iterator[DuplicateSite]:
+def duplicates_of(claim: Claim, others: Iterable[Neighbour]) -> Iterator[Neighbour]:
     """Yield the sites with ledgers beside this one that send some of its files to the same folder."""
     for neighbour in others:
         theirs = neighbour.claim
         if theirs is None or not _counts(neighbour, theirs, claim):
             continue
         if is_same_service(theirs.service, claim.service) and (shared := _shared(claim, theirs)):
-            yield DuplicateSite(neighbour, shared)
+            yield replace(neighbour, shared=shared)
 
 
 def _counts(neighbour: Neighbour, theirs: Claim, ours: Claim) -> bool:
     """Return whether a neighbour counts as a site that may send: not if a person agreed to this site there."""
-    follows, is_copy = STATES[theirs.state], bool(theirs.ledger) and theirs.ledger == ours.ledger
+    follows, is_copy = STATES[theirs.state], theirs.ledger == ours.ledger
     counts = follows.counts_held if neighbour.is_held else follows.counts and not is_copy
     return counts and ours.path not in neighbour.agreed
 
