@@ -6,6 +6,7 @@ Building the whole site is left to `app`.
 import errno
 import os
 import shlex
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,9 +17,8 @@ from assetsync.config.key import key_help
 from assetsync.config.models import SiteConfig, mappings
 from assetsync.core.mapping import Mappings, Plan
 from assetsync.errors import RootMissing
-from assetsync.ledger.site_claims import Claim
 from assetsync.model import Clock
-from assetsync.sync.duplicate_sites import make_claim
+from assetsync.sync.duplicate_sites import Claim, make_claim
 from assetsync.text import printable, user_name
 from assetsync.tree.filesystem import network_mounts
 from assetsync.tree.safe_open import Tree
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 _NETWORK_SETTLE = 60.0
 
 
-def make_service(config: SiteConfig, key: SecretStr) -> "HttpService":
-    """Return the client for a configuration."""
+def make_service(config: SiteConfig, key: SecretStr, alive: Callable[[], None] = lambda: None) -> "HttpService":
+    """Return the client for a configuration; it calls `alive` at each sign that a request goes on."""
     # httpx takes a sixth of the start of a command, and commands that only read the ledger make no client.
     from assetsync.service.client import HttpService, ServiceSettings  # noqa: PLC0415
 
@@ -50,6 +50,7 @@ def make_service(config: SiteConfig, key: SecretStr) -> "HttpService":
             read_timeout=service.read_timeout,
             spelling=config.spelling,
             key_help=key_help(config, os.environ),
+            alive=alive,
         )
     )
 

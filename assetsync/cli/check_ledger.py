@@ -22,10 +22,19 @@ from assetsync.ledger.file.facts import ROOT, SERVICE
 from assetsync.ledger.file.ledger_files import real
 from assetsync.ledger.folders import Hold
 from assetsync.ledger.ledger import Ledger, read_ledger
-from assetsync.ledger.site_claims import AGREED, CLAIM, agreed_ledgers, neighbours, read_claim
 from assetsync.parts import claim_of, make_tree
 from assetsync.sync.brakes import BrakeControl, pointed_to, subject_of
-from assetsync.sync.duplicate_sites import UNREADABLE_FIX, duplicates_of, is_same_service, placed
+from assetsync.sync.duplicate_sites import (
+    AGREED,
+    CLAIM,
+    UNREADABLE_FIX,
+    agreed_ledgers,
+    duplicates_of,
+    is_same_service,
+    neighbours,
+    placed,
+    read_claim,
+)
 from assetsync.text import amount, files, printable, user_name
 
 _ROOM = 64 * 1024 * 1024

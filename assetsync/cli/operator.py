@@ -5,8 +5,9 @@ to `sync.requests`.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
@@ -18,16 +19,7 @@ from assetsync.config.key import keep_from_dumps
 from assetsync.errors import LedgerBusy, ServiceError, UsageError
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
 from assetsync.log import configure_logging, register_password, register_secret
-from assetsync.model import (
-    AddressProbe,
-    Asset,
-    Body,
-    Clock,
-    SearchRequest,
-    Sent,
-    Service,
-    UploadRequest,
-)
+from assetsync.model import Asset, Clock, SearchRequest
 from assetsync.parts import make_service
 from assetsync.sync.requests.request import REFUSED, UNANSWERED, OperatorRequest
 
@@ -56,48 +48,24 @@ def open_service(config: SiteConfig) -> Iterator["HttpService"]:
         yield service
 
 
-class LazyService:
-    """A `model.Service` that reads the key at its first call: most decisions never call it."""
+class LazySearches:
+    """The searches of a service (`model.Searches`) whose key is read at the first: most decisions search nothing."""
 
     def __init__(self, config: SiteConfig) -> None:
         self._config = config
-        self._service: HttpService | None = None
 
-    @property
-    def account(self) -> str:
-        """The account of the service."""
-        return self._made().account
-
-    def upload(self, request: UploadRequest, body: Body) -> Sent:
-        """Send one file and return the result."""
-        return self._made().upload(request, body)
-
-    def close_kept(self) -> None:
-        """Close the connections that wait for a further upload."""
-        self._made().close_kept()
-
-    def probe_uploads(self) -> AddressProbe:
-        """Probe the address for uploads."""
-        return self._made().probe_uploads()
+    @cached_property
+    def _service(self) -> "HttpService":
+        return make_service(self._config, read_key(self._config))
 
     def search(self, request: SearchRequest) -> AbstractContextManager[Iterator[Asset]]:
         """Start one search."""
-        return self._made().search(request)
-
-    def index(self, assetids: Sequence[str]) -> str:
-        """Request indexing of these assets."""
-        return self._made().index(assetids)
+        return self._service.search(request)
 
     def close(self) -> None:
         """Close the client, if it was opened."""
-        if self._service is not None:
+        if "_service" in vars(self):
             self._service.close()
-            self._service = None
-
-    def _made(self) -> Service:
-        if self._service is None:
-            self._service = make_service(self._config, read_key(self._config))
-        return self._service
 
 
 def act(config: SiteConfig, asked: OperatorRequest, *, as_json: bool) -> None:
@@ -122,7 +90,7 @@ def act(config: SiteConfig, asked: OperatorRequest, *, as_json: bool) -> None:
         left = f"another process holds the ledger: it, or the next `run` or `reconcile`, does that (request {number})"
         message = left if answer is None else _done(answer)
     else:
-        with closing(ledger), closing(LazyService(config)) as service:
+        with closing(ledger), closing(LazySearches(config)) as service:
             message = asked.carry_out(ledger, service, clock)
     if as_json:
         # `message` is the older name of `detail`.
@@ -160,7 +128,7 @@ def carry_out_in_time(config: SiteConfig, asked: OperatorRequest, go_on: Callabl
             if not go_on():
                 return None
             continue
-        with closing(ledger), closing(LazyService(config)) as service:
+        with closing(ledger), closing(LazySearches(config)) as service:
             answer = None if number is None else ledger.answer_to(number)
             if answer is None:
                 answer = asked.carry_out(ledger, service, clock)

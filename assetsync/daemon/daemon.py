@@ -27,7 +27,7 @@ from assetsync.app import Site, build
 from assetsync.clock import SystemClock
 from assetsync.config.models import SiteConfig
 from assetsync.core.notices import Problem
-from assetsync.daemon.loops import HeartbeatService, Loop, Pulse
+from assetsync.daemon.loops import Loop, Pulse
 from assetsync.daemon.schedule import Schedule
 from assetsync.daemon.systemd import RELOAD, STOP, Notifier, Signals
 from assetsync.daemon.work import Work
@@ -135,13 +135,12 @@ class Daemon:
         if ledger is None:
             return self._end
         metrics = Metrics(self._config.site)
-        service = make_service(self._config, self._key)
         silence = self._config.service.read_timeout + self._config.service.connect_timeout + self._limit
+        service = make_service(self._config, self._key, partial(self._pulse.beat, silence))
         try:
-            alive = HeartbeatService(service, partial(self._pulse.beat, silence))
             heartbeat = Heartbeat(self._tick, self._pulse.expect)
             chance = random.SystemRandom()
-            site = build(self._config, ledger, alive, self.clock, chance, heartbeat=heartbeat, meter=metrics)
+            site = build(self._config, ledger, service, self.clock, chance, heartbeat=heartbeat, meter=metrics)
             self._signals.is_sending = lambda: site.uploads.in_flight > 0
             self._run(site, notifications, metrics, service.end_searches)
         finally:

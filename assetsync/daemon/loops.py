@@ -3,28 +3,18 @@
 Trouble with the ledger's disk does not end the program: the loop logs it once, retries, and logs once that it is over.
 The steps are in `work` and `readback`.
 
-The progress of each service call counts as a heartbeat of the loop that waits for it: a body that takes hours to send
-and a listing that takes minutes are no hang. Silence beyond the read timeout is a hang.
+Each part of a request or an answer counts as a heartbeat of the loop that waits for it (`service.network`): a body that
+takes hours to send and a listing that takes minutes are no hang. Silence beyond the read timeout is a hang.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import structlog
 
 from assetsync.errors import LedgerDamaged, LedgerError, OutOfResources
-from assetsync.model import (
-    AddressProbe,
-    Asset,
-    Body,
-    Clock,
-    SearchRequest,
-    Sent,
-    Service,
-    UploadRequest,
-)
-from assetsync.tree.body import TappedBody
+from assetsync.model import Clock
 
 
 class Bell:
@@ -161,56 +151,3 @@ class Loop(threading.Thread):
             log.warning("the ledger can be used again", loop=self.name)
             self.ledger_trouble = None
         return pause
-
-
-_ROWS = 500
-
-
-class HeartbeatService:
-    """A service that forwards every call, and calls `alive` at each sign that a call goes on."""
-
-    def __init__(self, service: Service, alive: Callable[[], None]) -> None:
-        self._service = service
-        self._alive = alive
-
-    @property
-    def account(self) -> str:
-        """The account of the service."""
-        return self._service.account
-
-    def upload(self, request: UploadRequest, body: Body) -> Sent:
-        """Post one file; each chunk sent is a heartbeat."""
-        self._alive()
-        return self._service.upload(request, TappedBody(body, lambda _length: self._alive()))
-
-    def close_kept(self) -> None:
-        """Close the connections that wait for a further upload."""
-        self._service.close_kept()
-
-    def probe_uploads(self) -> AddressProbe:
-        """Probe the address for uploads; the call is a heartbeat."""
-        self._alive()
-        return self._service.probe_uploads()
-
-    @contextmanager
-    def search(self, request: SearchRequest) -> Iterator[Iterator[Asset]]:
-        """Open one search; the call and every `_ROWS`-th row are heartbeats."""
-        self._alive()
-
-        def beating(assets: Iterator[Asset]) -> Iterator[Asset]:
-            for number, asset in enumerate(assets):
-                if number % _ROWS == 0:
-                    self._alive()
-                yield asset
-
-        with self._service.search(request) as assets:
-            yield beating(assets)
-
-    def index(self, assetids: Sequence[str]) -> str:
-        """Request indexing; the call is a heartbeat."""
-        self._alive()
-        return self._service.index(assetids)
-
-    def close(self) -> None:
-        """Close every connection."""
-        self._service.close()

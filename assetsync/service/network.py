@@ -11,6 +11,7 @@ import socket
 import ssl
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from functools import partial
@@ -75,6 +76,7 @@ class Stream(httpcore.NetworkStream):
         head, self._head = self._head, b""
         view = memoryview(head + buffer)
         while view:
+            self._backend.alive()
             self._wait_for_room(timeout)
             self._under.write(cast("bytes", view[:_SLICE]), timeout)
             view = view[_SLICE:]
@@ -118,6 +120,7 @@ class Stream(httpcore.NetworkStream):
             left = self._until - time.monotonic()
             if left <= 0:
                 raise httpcore.ReadTimeout("a part of the answer took too long")
+            self._backend.alive()
             data = self._under.read(max_bytes, left if timeout is None else min(timeout, left))
             # Acknowledge at once. Until then the other side may hold back unrequested bytes, which would be read as the
             # answer to the next request.
@@ -230,10 +233,11 @@ def _resolve(host: str, port: int) -> "Future[list[str]]":
 
 
 class Backend(httpcore.SyncBackend):
-    """Connects over TCP, and knows the open connections; `patience` as in `Stream`."""
+    """Connects over TCP, and knows the open connections; `patience` as in `Stream`, `alive` as in the settings."""
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self, patience: float, alive: Callable[[], None] = lambda: None) -> None:
         self._patience = patience
+        self.alive = alive
         # A signal handler may call `shut` while its thread is in `add`.
         self._lock = threading.RLock()
         self._streams: WeakSet[Stream] = WeakSet()

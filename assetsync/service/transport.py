@@ -5,7 +5,7 @@ The configuration reads the settings from file, environment or credential.
 
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -49,6 +49,8 @@ class ServiceSettings:
     read_timeout: float = 300.0
     spelling: Mapping[str, str] = field(default_factory=dict)
     key_help: str = ""
+    alive: Callable[[], None] = lambda: None
+    """Called before each part of a request or an answer is waited for."""
 
 
 def address(key: str, url: str) -> httpx.URL:
@@ -107,7 +109,7 @@ class Transport(httpx.BaseTransport):
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context = context or tls_context(settings.ca_file)
         context.set_alpn_protocols(["http/1.1"])
-        self._backend = Backend(settings.read_timeout)
+        self._backend = Backend(settings.read_timeout, settings.alive)
         self.tls = context
         self._timeout = httpx.Timeout(settings.read_timeout, connect=settings.connect_timeout).as_dict()
         shared: dict[str, Any] = {
@@ -128,6 +130,7 @@ class Transport(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request and read the head of its answer; raises httpx's errors."""
+        self._backend.alive()
         with _errors_of_httpx():
             answer = self._pool.handle_request(
                 httpcore.Request(

@@ -153,3 +153,18 @@ def test_stop_in_reload_storm_ends_with_0(make):
         ended.set()
         storming.join()
     assert "Traceback" not in running.log.read_text("utf-8")
+
+
+def test_slow_service_is_no_hang(make, sandbox, tmp_path):
+    """Each request counts as a heartbeat, for as long as its answer may take."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.setblocking(False)
+        running = make().start(NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="4000000")
+        running.until(lambda: running.events("scanned"))
+        # A loop is late after a quarter of the watchdog's time.
+        sandbox.set_faults(*(FaultRule(kind=FaultKind.LATENCY, operation=each, seconds=3.0) for each in Operation))
+        (running.photos / "a.jpg").write_bytes(b"a")
+        running.until_verified(1)
+        assert running.stop() == 0
+    assert not running.events("a loop hangs: the watchdog is not fed")

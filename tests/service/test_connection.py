@@ -89,6 +89,43 @@ def test_dripping_framing_is_given_up(serve, connect, make_body, make_request, w
     assert gone.wait(60), "the connection was closed before the service ended it"
 
 
+def test_each_slice_sent_is_a_sign_of_life(serve, connect, make_body, make_request, wire_tools):
+    signs = []
+
+    def script(conn):
+        wire_tools.request(conn)
+        conn.sendall(wire_tools.http(SUCCESS))
+
+    client = connect(serve(script).port, alive=lambda: signs.append(1))
+    sent = client.upload(make_request(), make_body(bytes(1 << 20), chunk=1 << 20))
+    assert sent.outcome.answer is Answer.ACCEPTED
+    assert len(signs) > 64, "a slice has at most 16 KiB"
+
+
+def test_each_wait_for_rows_is_a_sign_of_life(serve, connect, wire_tools):
+    """The service sends each further part only after the sign that the client waits for it."""
+    signs, has_waited = [], threading.Condition()
+    answer = b'{"COLUMNS":["id","folder_id"],"DATA":[["A1","F"],["A2","F"]]}'
+
+    def alive():
+        with has_waited:
+            signs.append(1)
+            has_waited.notify_all()
+
+    def script(conn):
+        wire_tools.request(conn)
+        *parts, last = wire_tools.http(answer, "application/json").partition(b'["A1"')
+        for part in parts:
+            seen = len(signs)
+            conn.sendall(part)
+            with has_waited:
+                assert has_waited.wait_for(lambda seen=seen: len(signs) > seen, 20)
+        conn.sendall(last)
+
+    with connect(serve(script).port, alive=alive).search(SearchRequest("x")) as found:
+        assert [asset.id for asset in found] == ["A1", "A2"]
+
+
 def test_body_may_take_longer_than_the_head(serve, connect, wire_tools):
     rows = b",".join(b'["A%d","F"]' % number for number in range(1000))
     answer = b'{"COLUMNS":["id","folder_id"],"DATA":[' + rows + b"]}"

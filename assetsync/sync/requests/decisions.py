@@ -14,7 +14,7 @@ from assetsync.ledger.file.facts import ADOPTS_TO, LAYOUT, LAYOUT_LISTED
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.metadata_drift import NOT_AS_SENT, reason_of
 from assetsync.ledger.rows import FileRow
-from assetsync.model import Asset, SearchRequest, Service, State
+from assetsync.model import Asset, Searches, SearchRequest, State
 from assetsync.service.paging import every
 from assetsync.sync.lookups import Everywhere, by_id, named, names_of
 from assetsync.sync.readback.auditor import ask_for_audit
@@ -57,7 +57,7 @@ class Resume(OperatorRequest):
             hint = f"those that are: {others}" if others else "`assetsync status` would list it"
             raise UsageError(f"no brake{'' if self.number is None else f' {self.number}'} is pulled", hint=hint)
 
-    def run(self, ledger: Ledger, _service: Service, now: float) -> str:
+    def run(self, ledger: Ledger, _service: Searches, now: float) -> str:
         """See `OperatorRequest`."""
         pulled, then = self._pulled(ledger), ""
         if any(brake.kind == "missing" and brake.id in pulled for brake in ledger.reports.brakes()):
@@ -106,7 +106,7 @@ class Resolve(OperatorRequest):
         if self.assetid is not None and ledger.doubts.owned([self.assetid]) and row.assetid != self.assetid:
             raise UsageError(f"the asset {self.assetid} is another file's", hint="`assetsync files --json` shows whose")
 
-    def run(self, ledger: Ledger, service: Service, now: float) -> str:
+    def run(self, ledger: Ledger, service: Searches, now: float) -> str:
         """See `OperatorRequest`."""
         row, named_path = current_row(ledger, self.path), printable(self.path)
         if self.assetid is None:
@@ -157,7 +157,7 @@ class SettleDrift(OperatorRequest):
                 hint += "; --adopted settles its adopted assets" if has_adopted else ""
                 raise UsageError(f"nothing has drifted of {where}", hint=hint)
 
-    def run(self, ledger: Ledger, _service: Service, _now: float) -> str:
+    def run(self, ledger: Ledger, _service: Searches, _now: float) -> str:
         """See `OperatorRequest`."""
         if self.adopted:
             return f"{self._settle_adopted(ledger):,} settled"
@@ -197,7 +197,7 @@ class Audit(OperatorRequest):
         """See `OperatorRequest`."""
         return {}
 
-    def run(self, ledger: Ledger, _service: Service, now: float) -> str:
+    def run(self, ledger: Ledger, _service: Searches, now: float) -> str:
         """See `OperatorRequest`."""
         ask_for_audit(ledger, now)
         return "an audit of each mapped folder is due: it begins once the service answers"
@@ -221,7 +221,7 @@ class Adopt(OperatorRequest):
         """See `OperatorRequest`."""
         return {}
 
-    def run(self, ledger: Ledger, _service: Service, now: float) -> str:
+    def run(self, ledger: Ledger, _service: Searches, now: float) -> str:
         """See `OperatorRequest`."""
         ledger.set_fact(ADOPTS_TO, str(ledger.versions.newest()))
         # Older releases wrote only LAYOUT. A ledger without both has listed no folder yet.
@@ -232,7 +232,7 @@ class Adopt(OperatorRequest):
         return "each mapped folder is listed again before the next upload into it, and equal assets are adopted"
 
 
-def find_asset(ledger: Ledger, service: Service, row: FileRow, assetid: str) -> Asset:
+def find_asset(ledger: Ledger, service: Searches, row: FileRow, assetid: str) -> Asset:
     """Return an asset by its id. Search the index, then the file's folder, then by name in all folders.
 
     Raise UsageError if no search shows it, and ServiceError.

@@ -6,7 +6,7 @@ from typing import ClassVar, Self
 from assetsync.core.pauses import OperatorPause
 from assetsync.errors import UsageError
 from assetsync.ledger.ledger import Ledger
-from assetsync.model import Clock, Service
+from assetsync.model import Clock, Searches
 from assetsync.sync.requests.request import Argument, OperatorRequest
 from assetsync.text import files, local_moment, named_path, plural
 
@@ -33,7 +33,7 @@ class PauseUploads(OperatorRequest):
         """See `OperatorRequest`."""
         return {"path": self.path.hex(), "who": self.who, "why": self.why, "until": self.until}
 
-    def run(self, ledger: Ledger, _service: Service, now: float) -> str:
+    def run(self, ledger: Ledger, _service: Searches, now: float) -> str:
         """See `OperatorRequest`."""
         left = 0.0 if self.until is None else self.until - now
         pause = OperatorPause(self.path, self.who, self.why, now, self.until, left)
@@ -44,7 +44,7 @@ class PauseUploads(OperatorRequest):
         waiting = files(ledger.reports.count_paused([self.path]))
         return f"uploads paused {end}: {named_path(self.path)}; queued: {waiting}; an upload that has begun ends first"
 
-    def carry_out(self, ledger: Ledger, service: Service, clock: Clock) -> str:
+    def carry_out(self, ledger: Ledger, service: Searches, clock: Clock) -> str:
         """See `OperatorRequest`."""
         # A dataclass with slots is another class than the one that `super` knows here.
         answer = OperatorRequest.carry_out(self, ledger, service, clock)
@@ -79,7 +79,7 @@ class EndPause(OperatorRequest):
             asked = "no path is paused" if self.path is None else f"{named_path(self.path)} is not paused"
             raise UsageError(asked, hint=hint)
 
-    def run(self, ledger: Ledger, _service: Service, _now: float) -> str:
+    def run(self, ledger: Ledger, _service: Searches, _now: float) -> str:
         """See `OperatorRequest`."""
         ended = self._ended(ledger)
         ledger.pauses.end(ended)

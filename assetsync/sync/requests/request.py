@@ -11,7 +11,7 @@ from assetsync.core.names import printable
 from assetsync.errors import UnknownPath
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import FileRow
-from assetsync.model import Clock, Service, State, Wanted
+from assetsync.model import Clock, Searches, State, Wanted
 
 Argument = Mapping[str, object]
 """The argument of a request as the ledger keeps it, in JSON; a path is the hex of its bytes."""
@@ -50,13 +50,13 @@ class OperatorRequest(ABC):
         """Raise UsageError if the state of the ledger excludes the request; change nothing and send nothing."""
 
     @abstractmethod
-    def run(self, ledger: Ledger, service: Service, now: float) -> str:
+    def run(self, ledger: Ledger, service: Searches, now: float) -> str:
         """Carry out a checked request, and return a sentence about the result.
 
         Raise UsageError if it cannot be carried out, and ServiceError if the service had to be asked and failed.
         """
 
-    def carry_out(self, ledger: Ledger, service: Service, clock: Clock) -> str:
+    def carry_out(self, ledger: Ledger, service: Searches, clock: Clock) -> str:
         """Check and run the request; raise as `check` and `run` do."""
         self.check(ledger)
         return self.run(ledger, service, clock.now())

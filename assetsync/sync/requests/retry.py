@@ -15,7 +15,7 @@ from assetsync.errors import UsageError
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import MISSING, FileRow
 from assetsync.ledger.runs import ProxyLimit
-from assetsync.model import Service, State, Wanted
+from assetsync.model import Searches, State, Wanted
 from assetsync.sync.requests.request import Argument, OperatorRequest, current_row, hex_of, likeliest_row, paths_of
 from assetsync.text import quoted
 
@@ -64,7 +64,7 @@ class Retry(OperatorRequest):
         for path in self.paths:
             _check_path(ledger, path, send_again=each_by_name)
 
-    def run(self, ledger: Ledger, _service: Service, now: float) -> str:
+    def run(self, ledger: Ledger, _service: Searches, now: float) -> str:
         """See `OperatorRequest`."""
         if self.send_again and self.reason is None:
             rows = (current_row(ledger, path) for path in self.paths)
@@ -127,7 +127,7 @@ class LookUp(_OfPaths):
 
     verb: ClassVar[str] = "look"
 
-    def run(self, ledger: Ledger, _service: Service, now: float) -> str:
+    def run(self, ledger: Ledger, _service: Searches, now: float) -> str:
         """See `OperatorRequest`."""
         rows = _in_doubt(ledger, self.paths or [b""])
         count = sum(ledger.decisions.retry(row, now) is State.IN_DOUBT for row in rows)
@@ -149,7 +149,7 @@ class SendWithoutMetadata(_OfPaths):
             raise UsageError("--without-metadata needs the paths of files or folders", hint=hint)
         _OfPaths.check(self, ledger)
 
-    def run(self, ledger: Ledger, _service: Service, now: float) -> str:
+    def run(self, ledger: Ledger, _service: Searches, now: float) -> str:
         """See `OperatorRequest`."""
         count = sum(ledger.queue.without_metadata(path, now) for path in self.paths)
         nothing = "no file waits for a new metadata field there; with --send-again, what was sent is sent again"
@@ -170,7 +170,7 @@ class SendWithoutSidecar(_OfPaths):
         # With slots, the dataclass is another class than the one that `super` without arguments would name.
         _OfPaths.check(self, ledger)
 
-    def run(self, ledger: Ledger, _service: Service, now: float) -> str:
+    def run(self, ledger: Ledger, _service: Searches, now: float) -> str:
         """See `OperatorRequest`."""
         count = sum(ledger.queue.without_sidecar(path, now) for path in self.paths)
         return f"{count:,} to be sent without a sidecar" if count else "no file waits for its sidecar there"

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import ClassVar, Self
 
 from assetsync.ledger.ledger import Ledger
-from assetsync.model import Sent, Service
+from assetsync.model import Searches, Sent
 from assetsync.sync.requests.request import Argument, OperatorRequest
 from assetsync.sync.upload import by_hand
 from assetsync.sync.upload.by_hand import ByHand
@@ -31,7 +31,7 @@ class BeginUpload(OperatorRequest):
         """See `OperatorRequest`."""
         return self.upload.asked()
 
-    def run(self, ledger: Ledger, service: Service, now: float) -> str:
+    def run(self, ledger: Ledger, service: Searches, now: float) -> str:
         """See `OperatorRequest`."""
         return json.dumps(asdict(by_hand.begin(ledger, service, self.upload, now)))
 
@@ -54,6 +54,6 @@ class EndUpload(OperatorRequest):
         """See `OperatorRequest`."""
         return by_hand.outcome_of(self.boundary, self.sent)
 
-    def run(self, ledger: Ledger, _service: Service, now: float) -> str:
+    def run(self, ledger: Ledger, _service: Searches, now: float) -> str:
         """See `OperatorRequest`."""
         return by_hand.end(ledger, self.boundary, self.sent, now)

@@ -27,10 +27,10 @@ from assetsync.model import (
     Fault,
     FileStat,
     Outcome,
+    Searches,
     SearchRequest,
     Sent,
     SentExtent,
-    Service,
     State,
     Wanted,
 )
@@ -112,7 +112,7 @@ class ByHand:
         return cls(path, Intent(0, stat=stat, by_hand=True, sent=NOT_COMPARED, **texts), bool(argument["send_again"]))
 
 
-def begin(ledger: Ledger, service: Service, hand: ByHand, now: float) -> Begun:
+def begin(ledger: Ledger, service: Searches, hand: ByHand, now: float) -> Begun:
     """Commit the intent of an upload by hand, unless the folder holds or may hold its content; may be repeated.
 
     Raise UsageError for an upload that is not possible, LedgerError, and ServiceError if the folder cannot be listed.
@@ -192,7 +192,7 @@ def sent_of(argument: Mapping[str, object]) -> Sent:
     return Sent(outcome, left, bytes_sent, md5, float(str(argument.get("took", 0.0))))
 
 
-def _list(ledger: Ledger, service: Service, hand: ByHand, now: float) -> None:
+def _list(ledger: Ledger, service: Searches, hand: ByHand, now: float) -> None:
     """Record the assets of the folder before the first POST into it.
 
     The daemon still has to list the folder: a verified upload by hand does not replace that listing. Raise BadAnswer

@@ -1,6 +1,6 @@
 """Two sites that would send the same files to the same folder of the service: the later one waits for a person.
 
-Covers `ledger/site_claims.py` and `sync/duplicate_sites.py`.
+Covers `sync/duplicate_sites.py`.
 """
 
 import os
@@ -14,9 +14,17 @@ import pytest
 
 from assetsync.errors import RootElsewhere
 from assetsync.ledger.ledger import open_ledger
-from assetsync.ledger.site_claims import CLAIM, Claim, ClaimState, neighbours, read_claim
 from assetsync.model import State
-from assetsync.sync.duplicate_sites import duplicates_of, is_same_service, make_claim
+from assetsync.sync.duplicate_sites import (
+    CLAIM,
+    Claim,
+    ClaimState,
+    duplicates_of,
+    is_same_service,
+    make_claim,
+    neighbours,
+    read_claim,
+)
 
 ADDRESS = "http://127.0.0.1:1/dam"
 OURS = Path("/var/lib/assetsync/oslo.db")
@@ -441,6 +449,20 @@ def test_unreadable_neighbour_is_rechecked(first, make_second):
     assert not go_on(second)
 
 
+def test_site_beside_unreadable_ledger_counts(first, make_second):
+    set_claim(first, state=ClaimState.BLIND)
+    assert not go_on(make_second())
+
+
+def test_site_that_has_passed_checks_no_other(first, make_second):
+    second = make_second()
+    go_on(second)
+    set_claim(second, state=ClaimState.ACTIVE)
+    first.restart()
+    assert go_on(first)
+    assert brakes(first) == []
+
+
 def test_what_is_no_ledger_has_no_claim(first, make_second):
     for name, content in (("text.db", b"no ledger"), ("empty.db", b"")):
         (first.base / name).write_bytes(content)
@@ -460,3 +482,14 @@ def test_shared_folder_list_is_short(first, make_second):
     (twin,) = duplicates_of(claim, neighbours(make_second().ledger_path))
     assert len(twin.shared) == 2000
     assert "and 1,997 more" in str(twin)
+
+
+def test_recorded_form_is_that_of_all_releases():
+    """A site waits for the claims of another release only if each reads the other's."""
+    text = (
+        '{"root": "2f73", "service": "http://dam", "folders": {"61": "F"}, "places": {"61": ["2f732f61", 7, 9]},'
+        ' "ledger": "0f", "path": "/l.db", "state": "waiting"}'
+    )
+    places = {b"a": (b"/s/a", 7, 9)}
+    claim = Claim(b"/s", "http://dam", {b"a": "F"}, places, "0f", "/l.db", ClaimState.WAITING)
+    assert (read_claim(text), claim.text()) == (claim, text)
