@@ -29,7 +29,7 @@ from assetsync.service.search import like_pattern
 from assetsync.sync.context import Context
 from assetsync.sync.doubts.candidates import Candidates, Looking
 from assetsync.sync.lookup_gates import Failure, HealthCheck, LookupGates, failure_of
-from assetsync.sync.lookups import CheckedListing, FolderContents, is_broad, named, shown_sample
+from assetsync.sync.lookups import CheckedListing, FolderContents, InTurn, is_broad, named, shown_sample
 
 log = structlog.get_logger(__name__)
 
@@ -42,7 +42,7 @@ _SLOW_PART = 16
 """A round is slow above this fraction of the grace (1/16); at 1/8, look-ups would leave nothing but gaps."""
 _LOOKED_UP_AGAIN = "they stay in doubt, and are looked up again after a pause that grows while this fails"
 _EVERYWHERE_PART = 1 / 6
-"""Part of the grace for which a round looks up doubts in all folders; the first such look-up is ended in any case."""
+"""Part of the grace for which a round looks up doubts in all folders: more would leave gaps in other graces."""
 
 _LEAST_PAUSE = 0.25
 _FIRST_PAUSE = 0.5
@@ -73,13 +73,10 @@ class Resolver:
         # Attempts of the round for which a folder is listed; the other doubts of the folder join them.
         self._due: set[int] = set()
         self._sample: int | None = None
-        # The end of the look-ups of this round in all folders, in steady seconds; None before the first.
-        self._everywhere_until: float | None = None
         self._paces: dict[tuple[str, bool], Pace] = {}
         self._lookup_gates = LookupGates(health_check, context.clock.steady, grace=grace)
         self._candidates = Candidates(context)
-        # Attempts whose last look-up in all folders failed, the oldest failure first.
-        self._unanswered: dict[int, None] = {}
+        self._everywhere = InTurn(context.clock.steady, grace * _EVERYWHERE_PART)
         # Number of answered look-ups since the start.
         self._answers = 0
 
@@ -94,7 +91,8 @@ class Resolver:
             self._begin()
             self._forget_decided()
             due = self._in_one_round(due, now)
-        self._round, self._sample, self._everywhere_until = due, None, None
+        self._round, self._sample = due, None
+        self._everywhere.begin()
         folders = [(folder, list(group)) for folder, group in groupby(due, key=lambda d: d.attempt.destfolderid)]
         done, failed, before = 0, False, self._answers
         # Folders that failed come last.
@@ -324,43 +322,23 @@ class Resolver:
     def _look_everywhere(self, absent: Sequence[Looking]) -> None:
         """Look up doubts in all folders before their files are sent again, because people may move new assets.
 
-        Each doubt is searched for by name. Doubts with broad names (`is_broad`) share one search. The first failure
-        ends the look-ups of this round. A failed search comes last in the next round, so that it does not hold up the
-        others. The look-ups end after a part of the grace, too: what is left follows in the next rounds, so that the
-        look-ups of other doubts have no gap.
+        Each doubt is searched for by name. Doubts with broad names (`is_broad`) share one search.
         """
         broad = [one for one in absent if is_broad(one.doubt.attempt.sent_name)]
         groups = [[one] for one in absent if one not in broad] + [broad] * bool(broad)
-        still = {attempt for attempt, _ in self._ledger.doubts.open_ones()}
-        self._unanswered = {attempt: None for attempt in self._unanswered if attempt in still}
-        failed = {attempt: number for number, attempt in enumerate(self._unanswered)}
-        groups.sort(key=lambda group: max(failed.get(one.doubt.attempt.id, -1) for one in group))
-        for group in groups:
-            steady = self._clock.steady()
-            if self._everywhere_until is None:
-                self._everywhere_until = steady + self._grace * _EVERYWHERE_PART
-            elif steady >= self._everywhere_until:
-                return
-            attempts = {one.doubt.attempt.id for one in group}
-            try:
-                self._candidates.keep_wider(group, named(self._service, [one.doubt.attempt.sent_name for one in group]))
-            except ServiceError as error:
-                # Only these doubts wait: other doubts of the folder need no look-up in all folders.
-                for attempt in attempts:
-                    # Move the attempt to the end: the search that failed longest ago is tried first.
-                    self._unanswered.pop(attempt, None)
-                    self._unanswered[attempt] = None
-                for one in group:
-                    one.wider = None
-                log.warning(
-                    "uploads in doubt cannot be looked up in all folders",
-                    doubts=len(group),
-                    detail=str(error),
-                    next=_LOOKED_UP_AGAIN,
-                )
-                return
-            for attempt in attempts:
-                self._unanswered.pop(attempt, None)
+
+        def look(group: Sequence[Looking]) -> None:
+            self._candidates.keep_wider(group, named(self._service, [one.doubt.attempt.sent_name for one in group]))
+
+        failed = self._everywhere.each({group[0].doubt.attempt.id: group for group in groups}, look)
+        if failed is not None:
+            # Only these doubts wait: other doubts of the folder need no look-up in all folders.
+            log.warning(
+                "uploads in doubt cannot be looked up in all folders",
+                doubts=len(failed[0]),
+                detail=str(failed[1]),
+                next=_LOOKED_UP_AGAIN,
+            )
 
     def _watch(self, one: Looking) -> Watch:
         """Return what the look-ups of a doubt prove, this round's included."""
