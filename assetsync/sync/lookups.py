@@ -312,6 +312,10 @@ class FolderContents:
         self.count = 0
         """Number of assets so far."""
 
+    def unprocessed(self, now: float) -> "FolderContents":
+        """Return the unprocessed contents, which some releases show only on request (interface section 4.1)."""
+        return FolderContents(self._service, self._ledger, replace(self._request, available="0"), now)
+
     @property
     def incomplete(self) -> str | None:
         """After the iteration: a sentence that states why assets may be missing, None if these are all."""

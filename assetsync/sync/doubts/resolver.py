@@ -11,7 +11,6 @@ folders whose look-ups fail to `sync.lookup_gates`.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import groupby
 
 import structlog
@@ -247,8 +246,7 @@ class Resolver:
         _answered(one for one in unseen if one not in rest)
         if not rest:
             return None
-        # Some releases show unprocessed assets only on request (interface section 4.1).
-        unprocessed = FolderContents(self._service, self._ledger, replace(whole, available="0"), self._clock.now())
+        unprocessed = listing.unprocessed(self._clock.now())
         failure = self._read(rest, unprocessed, destfolderid)
         if failure is not None:
             return failure
@@ -274,9 +272,9 @@ class Resolver:
                 continue
             pattern = like_pattern(one.doubt.attempt.sent_name)
             request = SearchRequest(searchfor=pattern, folderid=destfolderid, dbdirect=True)
-            for each in (request, replace(request, available="0")):
-                found = FolderContents(self._service, self._ledger, each, self._clock.now())
-                failed = self._read([one], found.all(), destfolderid)
+            shown = FolderContents(self._service, self._ledger, request, self._clock.now())
+            for each in (shown, shown.unprocessed(self._clock.now())):
+                failed = self._read([one], each.all(), destfolderid)
                 if failed is not None:
                     return failed
             one.is_answered = True

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, islice, product
+from itertools import chain, islice
 
 import structlog
 
@@ -338,14 +338,16 @@ class FolderListing:
         """Search for the asset of a file by each name that a release has sent; record what is found."""
         folder, names = row.destfolderid, self._names_of(row.path)
         is_whole = not any(map(is_broad, names))
-        for pattern, available in product(sorted(map(like_pattern, names)), (None, "0")):
-            found = self._contents(FolderContents, folder, pattern=pattern, available=available)
-            strangers = self._remember(folder, [*found], listed)
-            is_whole = is_whole and found.incomplete is None
-            if strangers and listed.incomplete is None:
-                name = printable(strangers[0].filename.encode())
-                listed.incomplete = f"the listing of folder {folder} is incomplete: it lacks {name}"
-                self._report_incomplete(folder, listed.incomplete)
+        for pattern in sorted(map(like_pattern, names)):
+            request = SearchRequest(pattern, folderid=folder, dbdirect=True)
+            shown = FolderContents(self._service, self._ledger, request, self._clock.now())
+            for found in (shown, shown.unprocessed(self._clock.now())):
+                strangers = self._remember(folder, [*found], listed)
+                is_whole = is_whole and found.incomplete is None
+                if strangers and listed.incomplete is None:
+                    name = printable(strangers[0].filename.encode())
+                    listed.incomplete = f"the listing of folder {folder} is incomplete: it lacks {name}"
+                    self._report_incomplete(folder, listed.incomplete)
         listed.searched[row.id] = is_whole
 
     def _report_incomplete(self, folder: str, why: str) -> None:
@@ -465,14 +467,6 @@ class FolderListing:
             log.warning("folder held back", destfolderid=destfolderid, detail=detail, next=_TRIED)
             raise Unlisted(held=True) from error
 
-    def _contents(
-        self, kind: type[FolderContents], folder: str, *, pattern: str = "%", available: str | None = None,
-        within: float | None = None,
-    ) -> FolderContents:  # fmt: skip
-        # Some releases show unprocessed assets only on request (interface section 4.1).
-        request = SearchRequest(pattern, folderid=folder, dbdirect=True, available=available, patience=within)
-        return kind(self._service, self._ledger, request, self._clock.now())
-
     def _list(self, destfolderid: str, *, within: float | None = None) -> int:
         """List the folder, and record the assets that no row owns and the assets that were moved there.
 
@@ -486,8 +480,9 @@ class FolderListing:
         if before is not None:
             listed.first = before.first
             listed.searched = before.searched if len(before.searched) < _MOST_KEPT else {}
-        listing = self._contents(CheckedListing, destfolderid, within=within)
-        unprocessed = self._contents(FolderContents, destfolderid, available="0", within=within)
+        whole = SearchRequest("%", folderid=destfolderid, dbdirect=True, patience=within)
+        listing = CheckedListing(self._service, self._ledger, whole, self._clock.now())
+        unprocessed = listing.unprocessed(self._clock.now())
         shown = self._in_time(chain(listing, unprocessed), within)
         while batch := list(islice(shown, _BATCH)):
             self._remember(destfolderid, batch, listed)
