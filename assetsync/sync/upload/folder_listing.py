@@ -56,10 +56,6 @@ _SLOW = 30.0
 """Seconds after which a listing that holds up uploads is reported."""
 
 
-def _nothing() -> None:
-    """Do nothing."""
-
-
 class Unlisted(Exception):
     """The folder is being listed, or its listing failed and it is `held`: its files wait; this is not an error."""
 
@@ -174,9 +170,6 @@ class FolderListing:
         finally:
             del self._before_wait.call
 
-    def _announce(self) -> None:
-        getattr(self._before_wait, "call", _nothing)()
-
     def ensure(self, destfolderid: str) -> None:
         """List the folder if it needs a listing; raises ServiceError, and Unlisted while it is not listed."""
         self._make_sure()
@@ -184,7 +177,6 @@ class FolderListing:
         asks = listings.asks(destfolderid)
         if self._known.get(destfolderid) == asks:
             return
-        self._announce()
         if listings.needed(destfolderid) or listings.left_unprocessed(destfolderid):
             with self._alone(destfolderid, self._first), self._reported_if_slow(destfolderid):
                 if not self.is_listed(destfolderid):
@@ -202,7 +194,6 @@ class FolderListing:
         audited = self._ledger.audits.last_at(destfolderid)
         if self._after.get(destfolderid) == audited:
             return False
-        self._announce()
         self._ledger.folder_listings.again(destfolderid)
         self.ensure(destfolderid)
         self._after[destfolderid] = audited
@@ -226,7 +217,6 @@ class FolderListing:
         unsure = None
         try:
             if listed.incomplete and self._clock.steady() >= listed.again_at:
-                self._announce()
                 with self._alone(row.destfolderid, self._again):
                     self._list(row.destfolderid)
                 listed = self._listed[row.destfolderid]
@@ -261,7 +251,6 @@ class FolderListing:
                 # An earlier first file was not sent, or its answer is lost: this one shows what the listing is worth.
                 listed.first = row.id
             return listed
-        self._announce()
         self._known.pop(row.destfolderid, None)
         self.ensure(row.destfolderid)
         return self._listed[row.destfolderid]
@@ -309,13 +298,11 @@ class FolderListing:
         folder, listings = row.destfolderid, self._ledger.folder_listings
         # Before the first scan has ended, few files may be queued: each is searched for.
         if listed.may_be_cut and not listed.incomplete and self._ledger.runs.has_scanned():
-            self._announce()
             with self._alone(folder, self._again):
                 self._look_for_some(folder, listed)
         if not (listed.incomplete or listed.may_be_cut):
             return None
         if row.id not in listed.searched:
-            self._announce()
             with self._held_if_failing(folder):
                 self._look_for(row, listed)
         if listed.searched[row.id] and (listed.incomplete is None or listings.keeps_names(folder)):
@@ -363,7 +350,6 @@ class FolderListing:
         if listed.like(names) is None:
             return None
         if self._clock.steady() - listed.at >= _LIST_AGAIN:
-            self._announce()
             with self._alone(destfolderid, self._again):
                 if self._clock.steady() - self._listed[destfolderid].at >= _LIST_AGAIN:
                     self._list(destfolderid)
@@ -448,6 +434,7 @@ class FolderListing:
     @contextmanager
     def _held_if_failing(self, destfolderid: str) -> Iterator[None]:
         """Hold the folder if the service does not answer inside the block; raise Unlisted then, or ServiceError."""
+        getattr(self._before_wait, "call", lambda: None)()
         began = self._clock.steady()
         try:
             yield
