@@ -106,11 +106,11 @@ class Resolver:
             if failure is None:
                 self._lookup_gates.answered(destfolderid)
                 continue
-            if failure.is_passing and self._answers > answers:
-                self._look_soon(destfolderid, unanswered, failure.error)
+            is_partly = failure.is_passing and self._answers > answers
+            self._put_off(destfolderid, unanswered, failure, partly=is_partly)
+            if is_partly:
                 continue
             failed = True
-            self._put_off(destfolderid, unanswered, failure)
             # An answer in this round proves as much as an answered health check.
             if self._answers == before and not self._lookup_gates.others_are_answered():
                 raise failure.error
@@ -151,27 +151,19 @@ class Resolver:
             self._due.update(one.attempt.id for one in together)
         return sorted(together, key=lambda one: (one.attempt.destfolderid, one.attempt.id))
 
-    def _look_soon(self, destfolderid: str, doubts: Sequence[OpenDoubt], error: ServiceError) -> None:
-        """Schedule an early look-up for doubts without an answer in a folder where other look-ups were answered."""
-        look_at = self._clock.now() + self._lookup_gates.partly(destfolderid)
-        detail = f"it cannot be looked up in the service: {error}"
-        self._ledger.doubts.unanswered([doubt.attempt.id for doubt in doubts], (), look_at, detail)
-        log.debug("partly looked for", destfolderid=destfolderid, unanswered=len(doubts), detail=str(error))
-
-    def _put_off(self, destfolderid: str, doubts: Sequence[OpenDoubt], failure: Failure) -> None:
-        """Postpone the look-ups of a folder that got no answer.
+    def _put_off(self, destfolderid: str, doubts: Sequence[OpenDoubt], failure: Failure, *, partly: bool) -> None:
+        """Postpone the look-ups of doubts that got no answer; only briefly if the folder was answered `partly`.
 
         If the folder keeps failing, postpone all other folders that keep failing to the same time. Time-outs at several
         different times would leave gaps in every grace of the folders that do get answers.
         """
-        error = failure.error
-        wait = self._lookup_gates.failed(destfolderid, failure)
+        gates = self._lookup_gates
+        wait = gates.partly(destfolderid) if partly else gates.failed(destfolderid, failure)
         look_at = self._clock.now() + min(wait, WELL_WITHIN)
         own = [doubt.attempt.id for doubt in doubts]
-        with_it = self._lookup_gates.keeps_failing(destfolderid)
-        undecided = self._ledger.doubts.open_ones() if with_it else []
-        failing = [attempt for attempt, folder in undecided if self._lookup_gates.keeps_failing(folder)]
-        self._ledger.doubts.unanswered(own, failing, look_at, f"it cannot be looked up in the service: {error}")
+        undecided = self._ledger.doubts.open_ones() if gates.keeps_failing(destfolderid) else []
+        failing = [attempt for attempt, folder in undecided if gates.keeps_failing(folder)]
+        self._ledger.doubts.unanswered(own, failing, look_at, f"it cannot be looked up in the service: {failure.error}")
 
     def _forget_decided(self) -> None:
         undecided = self._ledger.doubts.open_ones()
