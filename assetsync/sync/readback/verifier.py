@@ -156,7 +156,10 @@ class Verifier:
                 due_at = listed.get(row.id) or self._due(row, now, needs_index=True)
                 changes.append((row, None, {"due_at": due_at, "detail": detail}))
             elif _folder_of(row) in self._put_off:
-                changes.append(self._later(row, now))
+                until, why = self._put_off[_folder_of(row)]
+                # Wait no longer than `longest`, because the index may show the asset before its folder answers again.
+                due_at = now + min(max(0.0, until - self._clock.steady()), self._longest)
+                changes.append((row, None, {"due_at": due_at, "detail": f"cannot be read back: {why}"}))
             else:
                 change, is_over = self._not_shown(row, now, needs_index=needs_index)
                 (unseen if is_over else changes).append(change)
@@ -280,7 +283,8 @@ class Verifier:
         # After a failed listing, searches by name may still be answered.
         few = len(names) <= _BY_NAME_AT_MOST or folder in self._lookup_gates
         for pattern in sorted(names)[:_BY_NAME_AT_MOST] if few else []:
-            found.update(self._look(folder, pattern, ids))
+            request = SearchRequest(searchfor=pattern, folderid=folder, dbdirect=True)
+            found.update(of_ids(self._sent_metadata.look(every(self._service.search, request)), ids))
         if ids - set(found):
             # There are many names, or a workflow of the service may have renamed an asset: list the whole folder.
             due = self._ledger.assets.to_verify(self._clock.now(), _BY_LISTING_AT_MOST, folder=folder)
@@ -313,21 +317,10 @@ class Verifier:
                 self._meter.doubted()
                 bound.warning("in doubt", path=printable(row.path), assetid=row.assetid, detail=columns["detail"])
 
-    def _later(self, row: FileRow, now: float) -> Change:
-        """Postpone an asset together with its folder."""
-        until, why = self._put_off[_folder_of(row)]
-        # Wait no longer than `longest`, because the index may show the asset before its folder answers again.
-        due_at = now + min(max(0.0, until - self._clock.steady()), self._longest)
-        return row, None, {"due_at": due_at, "detail": f"cannot be read back: {why}"}
-
     def _may_decide(self, row: FileRow) -> bool:
         """Return whether a row is put in doubt, and may be sent again, if this look-up does not show its asset."""
         waited = self._clock.steady() - (row.unseen_first or 0.0)
         return row.reason == MISSING or (row.unseen_boot == self._clock.boot() and waited >= UNSEEN_PATIENCE)
-
-    def _look(self, folder: str, pattern: str, ids: set[str]) -> dict[str, Asset]:
-        request = SearchRequest(searchfor=pattern, folderid=folder, dbdirect=True)
-        return of_ids(self._sent_metadata.look(every(self._service.search, request)), ids)
 
     def _change(self, row: FileRow, asset: Asset, now: float, *, findable: bool | None, needs_index: bool) -> Change:
         """Return what an asset that a search shows changes; `findable` is None if the index was not asked for it."""
