@@ -14,16 +14,7 @@ from contextlib import contextmanager
 import structlog
 
 from assetsync.errors import LedgerDamaged, LedgerError, OutOfResources
-from assetsync.model import (
-    AddressProbe,
-    Asset,
-    Body,
-    Clock,
-    SearchRequest,
-    Sent,
-    Service,
-    UploadRequest,
-)
+from assetsync.model import AddressProbe, Asset, Body, Clock, SearchRequest, Sent, Service, UploadRequest
 from assetsync.tree.body import TappedBody
 
 

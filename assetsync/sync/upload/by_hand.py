@@ -22,18 +22,7 @@ from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.queue import Intent, NameBusy, Outdated
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.versions import NewVersion
-from assetsync.model import (
-    Answer,
-    Fault,
-    FileStat,
-    Outcome,
-    SearchRequest,
-    Sent,
-    SentExtent,
-    Service,
-    State,
-    Wanted,
-)
+from assetsync.model import Answer, Fault, FileStat, Outcome, SearchRequest, Sent, SentExtent, Service, State, Wanted
 from assetsync.sync.lookups import FolderContents
 from assetsync.sync.upload.decide import Adopt, Block, TakeOver, Wait, use_equal
 from assetsync.sync.upload.facts import (
