@@ -87,7 +87,11 @@ class Resolver:
         now = self._clock.now()
         due = self._ledger.doubts.due(now)
         if due:
-            self._begin()
+            if not self._is_begun:
+                # Go on with the spans of the last process, if its look-ups were made in the same way. A gap may be as
+                # long as the grace allows, which depends on the time-out, too.
+                self._ledger.doubts.look_up_as(f"{self._service.account} {self._grace:g} {self._read_timeout:g}")
+                self._is_begun = True
             self._forget_decided()
             due = self._in_one_round(due, now)
         self._round, self._sample = due, None
@@ -123,13 +127,6 @@ class Resolver:
                 next=_LOOKED_UP_AGAIN,
             )
         return done
-
-    def _begin(self) -> None:
-        """Go on with the spans of the last process, if its look-ups were made in the same way."""
-        if not self._is_begun:
-            # A gap may be as long as the grace allows, which depends on the time-out, too.
-            self._ledger.doubts.look_up_as(f"{self._service.account} {self._grace:g} {self._read_timeout:g}")
-            self._is_begun = True
 
     def _in_one_round(self, due: Sequence[OpenDoubt], now: float) -> list[OpenDoubt]:
         """Return the due doubts, and those due soon in the same folders: one listing serves all doubts of a folder.
