@@ -231,8 +231,9 @@ class Resolver:
         failure = self._read(unseen, listing, destfolderid)
         if failure is not None:
             return failure
-        rest = [one for one in unseen if not self._candidates.has_equal(one)]
-        _answered(one for one in unseen if one not in rest)
+        for one in unseen:
+            one.is_answered = self._candidates.has_equal(one)
+        rest = [one for one in unseen if not one.is_answered]
         if not rest:
             return None
         unprocessed = listing.unprocessed(self._clock.now())
@@ -242,11 +243,12 @@ class Resolver:
         incomplete = listing.incomplete or unprocessed.incomplete
         if incomplete is not None:
             return self._each_by_name(destfolderid, rest, incomplete)
-        elsewhere = [one for one in rest if one.facts.refused_as_duplicate and not self._candidates.has_equal(one)]
-        _answered(one for one in rest if one not in elsewhere)
+        for one in rest:
+            one.is_answered = not one.facts.refused_as_duplicate or self._candidates.has_equal(one)
+        elsewhere = [one for one in rest if not one.is_answered]
         failure = self._look(elsewhere, SearchRequest(searchfor="%", dbdirect=True)) if elsewhere else None
-        if failure is None:
-            _answered(elsewhere)
+        for one in elsewhere:
+            one.is_answered = failure is None
         return failure
 
     def _each_by_name(self, destfolderid: str, rest: Sequence[Looking], incomplete: str) -> Failure | None:
@@ -419,8 +421,3 @@ class Resolver:
                 bound.info("did not arrive, sending again")
             case Judgement.UNDECIDABLE:
                 bound.error("blocked", detail=verdict.reason)
-
-
-def _answered(looking: Iterable[Looking]) -> None:
-    for one in looking:
-        one.is_answered = True

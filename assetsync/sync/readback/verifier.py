@@ -196,12 +196,8 @@ class Verifier:
 
         Forget them: they are looked up in the database again if the index does not show them by then.
         """
-        taken = {}
-        for row in rows:
-            due_at = self._listed.get(_folder_of(row), {}).pop(row.id, None)
-            if due_at is not None:
-                taken[row.id] = due_at
-        return taken
+        taken = ((row.id, self._listed.get(_folder_of(row), {}).pop(row.id, None)) for row in rows)
+        return {row_id: due_at for row_id, due_at in taken if due_at is not None}
 
     def _due(self, row: FileRow, now: float, *, needs_index: bool, most: float = float("inf")) -> float:
         """Return when to look for an asset again, in seconds since the epoch, at most `most` seconds from now."""
