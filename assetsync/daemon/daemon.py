@@ -306,9 +306,7 @@ class Daemon:
                 log.error("a loop hangs: the watchdog is not fed", loops=late, next=_HANGS)
             late_before = late
             self._guarded(runtime_state.note)
-            self._guarded(lambda: self._note_running(ledger))
-            self._guarded(lambda: self._note_refusal(ledger))
-            self._guarded(lambda: self._note_page(ledger, server))
+            self._guarded(lambda: self._note(ledger, server))
             if self.clock.steady() >= next_status:
                 next_status = self.clock.steady() + _STATUS_EVERY
                 self._guarded(lambda: self._notifier.status(headline(board.status(_STATUS_PATIENCE))))
@@ -331,13 +329,12 @@ class Daemon:
             ledger.runs.record(LastHolder, LastHolder(DAEMON, self.clock.now()))
             self._sign_of_life_at = self.clock.steady() + _SIGN_OF_LIFE_EVERY
 
-    def _note_refusal(self, ledger: Ledger) -> None:
+    def _note(self, ledger: Ledger, server: Server | None) -> None:
+        """Record a sign of life, a refused reload, and where the page listens or why it cannot, once that is known."""
+        self._note_running(ledger)
         if self._refused is not None:
             ledger.runs.record(Refusal, Refusal(ledger.start_no, *self._refused))
             self._refused = None
-
-    def _note_page(self, ledger: Ledger, server: Server | None) -> None:
-        """Record where the page listens, or why it cannot, once that is known and whenever it changes."""
         listen = self._config.status.listen
         if server is None or listen is None or not server.was_tried:
             return

@@ -192,8 +192,7 @@ class ReadBack:
             with self._site.budget.step() if is_nightly else nullcontext():
                 self._site.auditor.audit(folder)
         except ServiceError as error:
-            wait = self._lookup_gates.put_off(folder, error, self._clock.steady() - began)
-            wait = max(_AGAIN, wait)
+            wait = max(_AGAIN, self._lookup_gates.put_off(folder, error, self._clock.steady() - began))
             self._put_off[folder] = self._clock.steady() + wait
             log.warning(
                 "folder cannot be audited", destfolderid=folder, detail=str(error), next=f"again in {wait:.0f} s"

@@ -1,6 +1,7 @@
 """List a folder of the service, search all folders for assets that people may have moved, and judge what is believed.
 
-`Everywhere` decides how all folders are searched: what a service refuses is asked in another form.
+`Everywhere` decides how all folders are searched: what a service refuses is asked in another form. `InTurn` decides
+which of several look-ups in all folders are made.
 
 A search may return nothing at all, while the service's database is restored or after the key has lost a right. That
 looks like a folder in which nothing arrived, and files in doubt would be sent a second time. So if a folder shows none
@@ -9,11 +10,11 @@ that is cut, prove no absence either. Choosing the control samples is left to `l
 to `service.paging`, and what a found asset means to the callers.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import chain, islice
-from typing import Literal
+from typing import Literal, TypeVar
 
 import structlog
 
@@ -31,6 +32,8 @@ log = structlog.get_logger(__name__)
 _FEW_LETTERS = 3
 _ATTEMPTS = 20
 _ASKED_AGAIN = 24 * 3600.0
+_FAILED_AT_MOST = 1000
+"""Number of failed look-ups in all folders that are remembered."""
 _NOT_THE_QUESTION = "errorCode.sqlError"
 """The code of an answer while the database is down (`search-database-down`): another question gets it, too."""
 _QUESTION = "errorCode.expressionError"
@@ -106,6 +109,48 @@ class Everywhere:
                 detail=str(error),
                 next="all folders are searched in another way; this one is tried again in a day",
             )
+
+
+T = TypeVar("T")
+
+
+class InTurn:
+    """Look-ups in all folders, one after the other; used by one thread at a time.
+
+    The first failure ends them, because the next may hang, too. Those that failed come last the next time, the oldest
+    failure first, so that they hold up no other. After some seconds none begins: what is left comes in the next round.
+    """
+
+    def __init__(self, steady: Callable[[], float], seconds: float) -> None:
+        """Start with no failure; in a round, look-ups begin within so many `seconds` after the first."""
+        self._steady = steady
+        self._seconds = seconds
+        # The end of this round, in steady seconds; None before its first look-up.
+        self._until: float | None = None
+        # The oldest failure first.
+        self._failed: dict[int, None] = {}
+
+    def begin(self) -> None:
+        """Begin a round."""
+        self._until = None
+
+    def each(self, items: Mapping[int, T], look: Callable[[T], None]) -> tuple[T, ServiceError] | None:
+        """Call `look` for each item; return the item and the error of the failure, None without one."""
+        places = {number: place for place, number in enumerate(self._failed)}
+        for number in sorted(items, key=lambda number: places.get(number, -1)):
+            if self._until is None:
+                self._until = self._steady() + self._seconds
+            elif self._steady() >= self._until:
+                break
+            self._failed.pop(number, None)
+            try:
+                look(items[number])
+            except ServiceError as error:
+                self._failed[number] = None
+                if len(self._failed) > _FAILED_AT_MOST:
+                    del self._failed[next(iter(self._failed))]
+                return items[number], error
+        return None
 
 
 def names_of(ledger: Ledger, row: FileRow, longest: int = LONGEST_NAME) -> set[str]:
@@ -266,6 +311,10 @@ class FolderContents:
         self._search = WholeSearch(service.search, request, meanwhile=lambda ids: uploaded(ids, now), paging=paging)
         self.count = 0
         """Number of assets so far."""
+
+    def unprocessed(self, now: float) -> "FolderContents":
+        """Return the unprocessed contents, which some releases show only on request (interface section 4.1)."""
+        return FolderContents(self._service, self._ledger, replace(self._request, available="0"), now)
 
     @property
     def incomplete(self) -> str | None:

@@ -3,13 +3,14 @@
 Covers `sync/lookups.py`.
 """
 
+from collections.abc import Callable
 from contextlib import contextmanager
 
 import pytest
 
-from assetsync.errors import ServiceRefused
+from assetsync.errors import ServiceRefused, ServiceUnreachable
 from assetsync.model import SearchRequest, State
-from assetsync.sync.lookups import Everywhere, by_id, is_broad, named
+from assetsync.sync.lookups import Everywhere, InTurn, by_id, is_broad, named
 from tests.world import FOLDER, OTHER
 
 DAY = 24 * 3600.0
@@ -167,3 +168,31 @@ def test_index_is_not_called_without_its_searches(asked):
     world.live(300)
     assert world.service.indexed == []
     assert set(world.states().values()) == {State.VERIFIED}
+
+
+def tried_in_turn(in_turn: InTurn, items: list[int], look: Callable[[int], None]) -> list[int]:
+    tried: list[int] = []
+    in_turn.begin()
+
+    def noting(item: int) -> None:
+        tried.append(item)
+        look(item)
+
+    in_turn.each({item: item for item in items}, noting)
+    return tried
+
+
+def test_oldest_failure_comes_first_of_failures(clock):
+    in_turn = InTurn(clock.steady, 60.0)
+
+    def look(item: int) -> None:
+        if item != 3:
+            raise ServiceUnreachable("no answer")
+
+    assert [tried_in_turn(in_turn, [1, 2, 3], look) for _ in range(4)] == [[1], [2], [3, 1], [3, 2]]
+
+
+def test_first_look_up_is_made_in_any_case(clock):
+    in_turn = InTurn(clock.steady, 60.0)
+    assert tried_in_turn(in_turn, [1, 2, 3], lambda _item: clock.advance(61)) == [1]
+    assert tried_in_turn(in_turn, [1, 2, 3], lambda _item: clock.advance(30)) == [1, 2]

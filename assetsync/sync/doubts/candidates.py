@@ -189,20 +189,21 @@ class Candidates:
 
     def keep_wider(self, looking: Sequence[Looking], assets: Iterable[Asset]) -> None:
         """Keep the assets of all folders that may be one of the doubts, because there may be millions of assets."""
-        for one in looking:
-            one.wider = {}
+        found: list[dict[str, Asset]] = [{} for _ in looking]
         names = PossibleNames(one.doubt.attempt.sent_name for one in looking)
         for shown in assets:
             if shown.filename not in names:
                 continue
             asset = shown.bare()
-            for one in looking:
+            for one, wider in zip(looking, found, strict=True):
                 may_be_equal = is_equal(one.facts, Candidate(asset)) or not asset.processed
-                if may_be_equal and one.wider is not None and may_be(one.doubt.attempt.sent_name, asset.filename):
-                    one.wider[asset.id] = asset
+                if may_be_equal and may_be(one.doubt.attempt.sent_name, asset.filename):
+                    wider[asset.id] = asset
                     if asset.folder_id == one.doubt.attempt.destfolderid:
                         # The listing of the folder may not show it for long.
                         one.assets[asset.id] = asset
+        for one, wider in zip(looking, found, strict=True):
+            one.wider = wider
 
     def wider(self, one: Looking, newest: int) -> tuple[list[Candidate], list[Candidate]]:
         """Return the candidates that all folders show: those in the doubt's own folder, and those in others.

@@ -11,7 +11,6 @@ folders whose look-ups fail to `sync.lookup_gates`.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import groupby
 
 import structlog
@@ -29,7 +28,7 @@ from assetsync.service.search import like_pattern
 from assetsync.sync.context import Context
 from assetsync.sync.doubts.candidates import Candidates, Looking
 from assetsync.sync.lookup_gates import Failure, HealthCheck, LookupGates, failure_of
-from assetsync.sync.lookups import CheckedListing, FolderContents, is_broad, named, shown_sample
+from assetsync.sync.lookups import CheckedListing, FolderContents, InTurn, is_broad, named, shown_sample
 
 log = structlog.get_logger(__name__)
 
@@ -42,7 +41,7 @@ _SLOW_PART = 16
 """A round is slow above this fraction of the grace (1/16); at 1/8, look-ups would leave nothing but gaps."""
 _LOOKED_UP_AGAIN = "they stay in doubt, and are looked up again after a pause that grows while this fails"
 _EVERYWHERE_PART = 1 / 6
-"""Part of the grace for which a round looks up doubts in all folders; the first such look-up is ended in any case."""
+"""Part of the grace for which a round looks up doubts in all folders: more would leave gaps in other graces."""
 
 _LEAST_PAUSE = 0.25
 _FIRST_PAUSE = 0.5
@@ -73,13 +72,10 @@ class Resolver:
         # Attempts of the round for which a folder is listed; the other doubts of the folder join them.
         self._due: set[int] = set()
         self._sample: int | None = None
-        # The end of the look-ups of this round in all folders, in steady seconds; None before the first.
-        self._everywhere_until: float | None = None
         self._paces: dict[tuple[str, bool], Pace] = {}
         self._lookup_gates = LookupGates(health_check, context.clock.steady, grace=grace)
         self._candidates = Candidates(context)
-        # Attempts whose last look-up in all folders failed, the oldest failure first.
-        self._unanswered: dict[int, None] = {}
+        self._everywhere = InTurn(context.clock.steady, grace * _EVERYWHERE_PART)
         # Number of answered look-ups since the start.
         self._answers = 0
 
@@ -91,10 +87,15 @@ class Resolver:
         now = self._clock.now()
         due = self._ledger.doubts.due(now)
         if due:
-            self._begin()
+            if not self._is_begun:
+                # Go on with the spans of the last process, if its look-ups were made in the same way. A gap may be as
+                # long as the grace allows, which depends on the time-out, too.
+                self._ledger.doubts.look_up_as(f"{self._service.account} {self._grace:g} {self._read_timeout:g}")
+                self._is_begun = True
             self._forget_decided()
             due = self._in_one_round(due, now)
-        self._round, self._sample, self._everywhere_until = due, None, None
+        self._round, self._sample = due, None
+        self._everywhere.begin()
         folders = [(folder, list(group)) for folder, group in groupby(due, key=lambda d: d.attempt.destfolderid)]
         done, failed, before = 0, False, self._answers
         # Folders that failed come last.
@@ -109,11 +110,11 @@ class Resolver:
             if failure is None:
                 self._lookup_gates.answered(destfolderid)
                 continue
-            if failure.is_passing and self._answers > answers:
-                self._look_soon(destfolderid, unanswered, failure.error)
+            is_partly = failure.is_passing and self._answers > answers
+            self._put_off(destfolderid, unanswered, failure, partly=is_partly)
+            if is_partly:
                 continue
             failed = True
-            self._put_off(destfolderid, unanswered, failure)
             # An answer in this round proves as much as an answered health check.
             if self._answers == before and not self._lookup_gates.others_are_answered():
                 raise failure.error
@@ -126,13 +127,6 @@ class Resolver:
                 next=_LOOKED_UP_AGAIN,
             )
         return done
-
-    def _begin(self) -> None:
-        """Go on with the spans of the last process, if its look-ups were made in the same way."""
-        if not self._is_begun:
-            # A gap may be as long as the grace allows, which depends on the time-out, too.
-            self._ledger.doubts.look_up_as(f"{self._service.account} {self._grace:g} {self._read_timeout:g}")
-            self._is_begun = True
 
     def _in_one_round(self, due: Sequence[OpenDoubt], now: float) -> list[OpenDoubt]:
         """Return the due doubts, and those due soon in the same folders: one listing serves all doubts of a folder.
@@ -154,27 +148,19 @@ class Resolver:
             self._due.update(one.attempt.id for one in together)
         return sorted(together, key=lambda one: (one.attempt.destfolderid, one.attempt.id))
 
-    def _look_soon(self, destfolderid: str, doubts: Sequence[OpenDoubt], error: ServiceError) -> None:
-        """Schedule an early look-up for doubts without an answer in a folder where other look-ups were answered."""
-        look_at = self._clock.now() + self._lookup_gates.partly(destfolderid)
-        detail = f"it cannot be looked up in the service: {error}"
-        self._ledger.doubts.unanswered([doubt.attempt.id for doubt in doubts], (), look_at, detail)
-        log.debug("partly looked for", destfolderid=destfolderid, unanswered=len(doubts), detail=str(error))
-
-    def _put_off(self, destfolderid: str, doubts: Sequence[OpenDoubt], failure: Failure) -> None:
-        """Postpone the look-ups of a folder that got no answer.
+    def _put_off(self, destfolderid: str, doubts: Sequence[OpenDoubt], failure: Failure, *, partly: bool) -> None:
+        """Postpone the look-ups of doubts that got no answer; only briefly if the folder was answered `partly`.
 
         If the folder keeps failing, postpone all other folders that keep failing to the same time. Time-outs at several
         different times would leave gaps in every grace of the folders that do get answers.
         """
-        error = failure.error
-        wait = self._lookup_gates.failed(destfolderid, failure)
+        gates = self._lookup_gates
+        wait = gates.partly(destfolderid) if partly else gates.failed(destfolderid, failure)
         look_at = self._clock.now() + min(wait, WELL_WITHIN)
         own = [doubt.attempt.id for doubt in doubts]
-        with_it = self._lookup_gates.keeps_failing(destfolderid)
-        undecided = self._ledger.doubts.open_ones() if with_it else []
-        failing = [attempt for attempt, folder in undecided if self._lookup_gates.keeps_failing(folder)]
-        self._ledger.doubts.unanswered(own, failing, look_at, f"it cannot be looked up in the service: {error}")
+        undecided = self._ledger.doubts.open_ones() if gates.keeps_failing(destfolderid) else []
+        failing = [attempt for attempt, folder in undecided if gates.keeps_failing(folder)]
+        self._ledger.doubts.unanswered(own, failing, look_at, f"it cannot be looked up in the service: {failure.error}")
 
     def _forget_decided(self) -> None:
         undecided = self._ledger.doubts.open_ones()
@@ -245,23 +231,24 @@ class Resolver:
         failure = self._read(unseen, listing, destfolderid)
         if failure is not None:
             return failure
-        rest = [one for one in unseen if not self._candidates.has_equal(one)]
-        _answered(one for one in unseen if one not in rest)
+        for one in unseen:
+            one.is_answered = self._candidates.has_equal(one)
+        rest = [one for one in unseen if not one.is_answered]
         if not rest:
             return None
-        # Some releases show unprocessed assets only on request (interface section 4.1).
-        unprocessed = FolderContents(self._service, self._ledger, replace(whole, available="0"), self._clock.now())
+        unprocessed = listing.unprocessed(self._clock.now())
         failure = self._read(rest, unprocessed, destfolderid)
         if failure is not None:
             return failure
         incomplete = listing.incomplete or unprocessed.incomplete
         if incomplete is not None:
             return self._each_by_name(destfolderid, rest, incomplete)
-        elsewhere = [one for one in rest if one.facts.refused_as_duplicate and not self._candidates.has_equal(one)]
-        _answered(one for one in rest if one not in elsewhere)
+        for one in rest:
+            one.is_answered = not one.facts.refused_as_duplicate or self._candidates.has_equal(one)
+        elsewhere = [one for one in rest if not one.is_answered]
         failure = self._look(elsewhere, SearchRequest(searchfor="%", dbdirect=True)) if elsewhere else None
-        if failure is None:
-            _answered(elsewhere)
+        for one in elsewhere:
+            one.is_answered = failure is None
         return failure
 
     def _each_by_name(self, destfolderid: str, rest: Sequence[Looking], incomplete: str) -> Failure | None:
@@ -276,9 +263,9 @@ class Resolver:
                 continue
             pattern = like_pattern(one.doubt.attempt.sent_name)
             request = SearchRequest(searchfor=pattern, folderid=destfolderid, dbdirect=True)
-            for each in (request, replace(request, available="0")):
-                found = FolderContents(self._service, self._ledger, each, self._clock.now())
-                failed = self._read([one], found.all(), destfolderid)
+            shown = FolderContents(self._service, self._ledger, request, self._clock.now())
+            for each in (shown, shown.unprocessed(self._clock.now())):
+                failed = self._read([one], each.all(), destfolderid)
                 if failed is not None:
                     return failed
             one.is_answered = True
@@ -324,43 +311,23 @@ class Resolver:
     def _look_everywhere(self, absent: Sequence[Looking]) -> None:
         """Look up doubts in all folders before their files are sent again, because people may move new assets.
 
-        Each doubt is searched for by name. Doubts with broad names (`is_broad`) share one search. The first failure
-        ends the look-ups of this round. A failed search comes last in the next round, so that it does not hold up the
-        others. The look-ups end after a part of the grace, too: what is left follows in the next rounds, so that the
-        look-ups of other doubts have no gap.
+        Each doubt is searched for by name. Doubts with broad names (`is_broad`) share one search.
         """
         broad = [one for one in absent if is_broad(one.doubt.attempt.sent_name)]
         groups = [[one] for one in absent if one not in broad] + [broad] * bool(broad)
-        still = {attempt for attempt, _ in self._ledger.doubts.open_ones()}
-        self._unanswered = {attempt: None for attempt in self._unanswered if attempt in still}
-        failed = {attempt: number for number, attempt in enumerate(self._unanswered)}
-        groups.sort(key=lambda group: max(failed.get(one.doubt.attempt.id, -1) for one in group))
-        for group in groups:
-            steady = self._clock.steady()
-            if self._everywhere_until is None:
-                self._everywhere_until = steady + self._grace * _EVERYWHERE_PART
-            elif steady >= self._everywhere_until:
-                return
-            attempts = {one.doubt.attempt.id for one in group}
-            try:
-                self._candidates.keep_wider(group, named(self._service, [one.doubt.attempt.sent_name for one in group]))
-            except ServiceError as error:
-                # Only these doubts wait: other doubts of the folder need no look-up in all folders.
-                for attempt in attempts:
-                    # Move the attempt to the end: the search that failed longest ago is tried first.
-                    self._unanswered.pop(attempt, None)
-                    self._unanswered[attempt] = None
-                for one in group:
-                    one.wider = None
-                log.warning(
-                    "uploads in doubt cannot be looked up in all folders",
-                    doubts=len(group),
-                    detail=str(error),
-                    next=_LOOKED_UP_AGAIN,
-                )
-                return
-            for attempt in attempts:
-                self._unanswered.pop(attempt, None)
+
+        def look(group: Sequence[Looking]) -> None:
+            self._candidates.keep_wider(group, named(self._service, [one.doubt.attempt.sent_name for one in group]))
+
+        failed = self._everywhere.each({group[0].doubt.attempt.id: group for group in groups}, look)
+        if failed is not None:
+            # Only these doubts wait: other doubts of the folder need no look-up in all folders.
+            log.warning(
+                "uploads in doubt cannot be looked up in all folders",
+                doubts=len(failed[0]),
+                detail=str(failed[1]),
+                next=_LOOKED_UP_AGAIN,
+            )
 
     def _watch(self, one: Looking) -> Watch:
         """Return what the look-ups of a doubt prove, this round's included."""
@@ -454,8 +421,3 @@ class Resolver:
                 bound.info("did not arrive, sending again")
             case Judgement.UNDECIDABLE:
                 bound.error("blocked", detail=verdict.reason)
-
-
-def _answered(looking: Iterable[Looking]) -> None:
-    for one in looking:
-        one.is_answered = True

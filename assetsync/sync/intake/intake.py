@@ -436,8 +436,9 @@ class Intake:
         differing: list[tuple[int, FileStat]] = []
         later, read = [], 0
         for row in self._ledger.versions.to_read_again(now, _FEW):
+            mapping = self._plan.covers(row.path)
             try:
-                found, md5 = self._content(row.path, self._settle_of(row.path))
+                found, md5 = self._content(row.path, 0.0 if mapping is None else self._rules.settles[mapping])
             except (FileUnreadable, RootMissing):
                 found = None
             except ReadStopped:
@@ -502,10 +503,6 @@ class Intake:
     def _stop(self) -> bool:
         return self._context.heartbeat.tick() or self._clock.wait(0)
 
-    def _settle_of(self, path: bytes) -> float:
-        mapping = self._plan.covers(path)
-        return 0.0 if mapping is None else self._rules.settles[mapping]
-
     def _count_takeover(self, seen: Seen, stat: FileStat, folder: str, result: ScanResult) -> bool:
         """Return whether a file that is mapped again, and was sent to another folder, must wait for a person."""
         if not self._ledger.versions.was_sent_elsewhere(seen.path, stat, folder):
@@ -541,7 +538,7 @@ class Intake:
         elif result.report.blind_at(row.path):
             # Unseen, not missing: it counts for no brake and takes no place in `missing`.
             return
-        elif had_asset := self._may_have_asset(row):
+        elif had_asset := row.state not in _MAYBE_UNSENT or self._ledger.versions.may_have_asset(row, self._folders):
             result.missing_by[mapping] += 1
             result.missing_sample.add(row.path)
             # More than the brake allows: which files they are does not matter.
@@ -553,10 +550,6 @@ class Intake:
         if count <= self._rules.most_missing:
             looks = Looks(row.size, row.mtime_ns, row.inode)
             result.missing.append(Missing(row.id, row.path, mapping, looks, had_asset))
-
-    def _may_have_asset(self, row: Known) -> bool:
-        """Return whether something of a missing file may be in the service."""
-        return row.state not in _MAYBE_UNSENT or self._ledger.versions.may_have_asset(row, self._folders)
 
     def _put_aside(self, batch: list[NewVersion]) -> list[NewVersion]:
         """Return the versions of a batch that do not look like known files at other paths; put the others aside."""

@@ -102,16 +102,13 @@ class Drift:
         """Return the drift of the metadata, and the digest of the metadata now; raises SidecarError and RootMissing."""
         if row.assetid is None and row.meta_digest is None:
             return None, None
-        if self._was_sent_without_xmp(row, mapping):
+        xmp = self._sidecars.xmp_file(row.path) if mapping.xmp else None
+        # An older release may have sent the version without its XMP file, which has not changed since.
+        if xmp is not None and self._ledger.metadata_drift.was_sent_without(row, *xmp):
             sentence, digest = self._compared(row, mapping, with_xmp=False)
             if sentence is None:
                 return None, digest
         return self._compared(row, mapping, with_xmp=True)
-
-    def _was_sent_without_xmp(self, row: FileRow, mapping: Mapping) -> bool:
-        """Return whether an older release sent the version without its XMP file, which has not changed since."""
-        found = self._sidecars.xmp_file(row.path) if mapping.xmp else None
-        return found is not None and self._ledger.metadata_drift.was_sent_without(row, *found)
 
     def _compared(self, row: FileRow, mapping: Mapping, *, with_xmp: bool) -> tuple[str | None, str | None]:
         metadata_of = partial(self._sidecars.metadata_of, row.path, mapping, with_xmp=with_xmp)

@@ -201,17 +201,14 @@ class _Case:
     def _gone(self, row: FileRow, now: float) -> Change:
         self._result.missing += 1
         detail = f"the asset {row.assetid} is not in the service any more"
-        after = (
-            "it is sent again"
-            if self._resend and row.wanted is not Wanted.OUTSIDE
-            else "it is blocked until a person decides"
-        )
+        # The queue does not send a file that is not of the tree.
+        is_resent = self._resend and row.wanted is not Wanted.OUTSIDE
+        after = "it is sent again" if is_resent else "it is blocked until a person decides"
         log.error("missing in the service", path=printable(row.path), assetid=row.assetid, next=after)
-        if row.wanted is Wanted.OUTSIDE:
-            # The queue does not send a file that is not of the tree.
-            detail += ": `assetsync upload --send-again` uploads the file again"
-        elif self._resend:
+        if is_resent:
             return row, Event.REPLENISHED, _AGAIN | {"detail": detail, "due_at": now}
+        if row.wanted is Wanted.OUTSIDE:
+            detail += ": `assetsync upload --send-again` uploads the file again"
         return row, Event.MISSING, {"reason": "missing", "detail": detail, "audited_at": self._audit.at}
 
 

@@ -37,7 +37,7 @@ from assetsync.service.paging import every
 from assetsync.service.search import like_pattern
 from assetsync.sync.context import Context
 from assetsync.sync.lookup_gates import HealthCheck, LookupGates
-from assetsync.sync.lookups import CheckedListing, by_id, named, names_of, of_ids
+from assetsync.sync.lookups import CheckedListing, InTurn, by_id, named, names_of, of_ids
 from assetsync.sync.readback.auditor import ask_for_audit
 from assetsync.sync.readback.learned import Learned
 from assetsync.sync.readback.sent_metadata import SentMetadata
@@ -62,8 +62,6 @@ _BY_LISTING_AT_MOST = 5000
 _EVERYWHERE = 60.0
 """Seconds of a step after which no further look-up in all folders begins: a step records nothing before its end."""
 _EVERYWHERE_NEXT = "its folder does not show it; it is looked up in all folders next"
-_FAILED_AT_MOST = 100
-"""Number of assets whose failed look-ups in all folders are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +108,7 @@ class Verifier:
         # By folder: rows that its last listing showed equal, and that the index was not asked for yet. The value is the
         # time of the next look (epoch seconds) if the index does not show them. At most the rows of one listing.
         self._listed: dict[str, dict[int, float]] = {}
-        # The look-ups in all folders of this step: when they end (steady seconds, None before the first), and what
-        # their failure changes in each row that is left.
-        self._everywhere_until: float | None = None
-        self._failed_now: dict[str, Any] | None = None
-        # Rows whose last look-up in all folders failed, the oldest failure first.
-        self._failed_everywhere: dict[int, None] = {}
+        self._everywhere = InTurn(context.clock.steady, _EVERYWHERE)
         # Whether an audit was requested since a control sample was last shown.
         self._has_asked = False
 
@@ -146,14 +139,12 @@ class Verifier:
         stored, added = self._in_database(rows, found, to_compare, behind)
         rows += added
         not_searched = {row.id for row in added}
-        now, steady = self._clock.now(), self._clock.steady()
+        now = self._clock.now()
         waited = (_waited(row, now) for row in rows if row.assetid not in found)
         self._least_pause = next_look(min(waited, default=0.0), self._longest, self._index_lag * needs_index)
-        self._everywhere_until = self._failed_now = None
-        failed = {row_id: number for number, row_id in enumerate(self._failed_everywhere)}
-        changes = []
-        # The first failure ends the look-ups in all folders: one that fails again must not hold up the others.
-        for row in sorted(rows, key=lambda row: failed.get(row.id, -1)):
+        changes: list[Change] = []
+        unseen: list[Change] = []
+        for row in rows:
             asset = found.get(row.assetid or "") or stored.get(row.assetid or "")
             if row.state is State.BLOCKED:
                 changes.append(_of_blocked(row, asset, now))
@@ -165,9 +156,14 @@ class Verifier:
                 due_at = listed.get(row.id) or self._due(row, now, needs_index=True)
                 changes.append((row, None, {"due_at": due_at, "detail": detail}))
             elif _folder_of(row) in self._put_off:
-                changes.append(self._later(row, now))
+                until, why = self._put_off[_folder_of(row)]
+                # Wait no longer than `longest`, because the index may show the asset before its folder answers again.
+                due_at = now + min(max(0.0, until - self._clock.steady()), self._longest)
+                changes.append((row, None, {"due_at": due_at, "detail": f"cannot be read back: {why}"}))
             else:
-                changes.append(self._not_shown(row, now, steady, needs_index=needs_index))
+                change, is_over = self._not_shown(row, now, needs_index=needs_index)
+                (unseen if is_over else changes).append(change)
+        changes += self._judge_elsewhere(unseen, now, needs_index=needs_index)
         self._record(changes, now)
         self._sent_metadata.record()
         for row in rows:
@@ -200,12 +196,8 @@ class Verifier:
 
         Forget them: they are looked up in the database again if the index does not show them by then.
         """
-        taken = {}
-        for row in rows:
-            due_at = self._listed.get(_folder_of(row), {}).pop(row.id, None)
-            if due_at is not None:
-                taken[row.id] = due_at
-        return taken
+        taken = ((row.id, self._listed.get(_folder_of(row), {}).pop(row.id, None)) for row in rows)
+        return {row_id: due_at for row_id, due_at in taken if due_at is not None}
 
     def _due(self, row: FileRow, now: float, *, needs_index: bool, most: float = float("inf")) -> float:
         """Return when to look for an asset again, in seconds since the epoch, at most `most` seconds from now."""
@@ -287,7 +279,8 @@ class Verifier:
         # After a failed listing, searches by name may still be answered.
         few = len(names) <= _BY_NAME_AT_MOST or folder in self._lookup_gates
         for pattern in sorted(names)[:_BY_NAME_AT_MOST] if few else []:
-            found.update(self._look(folder, pattern, ids))
+            request = SearchRequest(searchfor=pattern, folderid=folder, dbdirect=True)
+            found.update(of_ids(self._sent_metadata.look(every(self._service.search, request)), ids))
         if ids - set(found):
             # There are many names, or a workflow of the service may have renamed an asset: list the whole folder.
             due = self._ledger.assets.to_verify(self._clock.now(), _BY_LISTING_AT_MOST, folder=folder)
@@ -320,21 +313,10 @@ class Verifier:
                 self._meter.doubted()
                 bound.warning("in doubt", path=printable(row.path), assetid=row.assetid, detail=columns["detail"])
 
-    def _later(self, row: FileRow, now: float) -> Change:
-        """Postpone an asset together with its folder."""
-        until, why = self._put_off[_folder_of(row)]
-        # Wait no longer than `longest`, because the index may show the asset before its folder answers again.
-        due_at = now + min(max(0.0, until - self._clock.steady()), self._longest)
-        return row, None, {"due_at": due_at, "detail": f"cannot be read back: {why}"}
-
     def _may_decide(self, row: FileRow) -> bool:
         """Return whether a row is put in doubt, and may be sent again, if this look-up does not show its asset."""
         waited = self._clock.steady() - (row.unseen_first or 0.0)
         return row.reason == MISSING or (row.unseen_boot == self._clock.boot() and waited >= UNSEEN_PATIENCE)
-
-    def _look(self, folder: str, pattern: str, ids: set[str]) -> dict[str, Asset]:
-        request = SearchRequest(searchfor=pattern, folderid=folder, dbdirect=True)
-        return of_ids(self._sent_metadata.look(every(self._service.search, request)), ids)
 
     def _change(self, row: FileRow, asset: Asset, now: float, *, findable: bool | None, needs_index: bool) -> Change:
         """Return what an asset that a search shows changes; `findable` is None if the index was not asked for it."""
@@ -427,60 +409,54 @@ class Verifier:
     def _names_of(self, row: FileRow) -> set[str]:
         return names_of(self._ledger, row, self._context.longest_name)
 
-    def _not_shown(self, row: FileRow, now: float, steady: float, *, needs_index: bool) -> Change:
-        """Count an answered look-up that did not show an id; after ten minutes of such look-ups, doubt the file.
-
-        `steady`: when it was answered. The look-ups of other rows in all folders may have taken long since.
-        """
+    def _not_shown(self, row: FileRow, now: float, *, needs_index: bool) -> tuple[Change, bool]:
+        """Count an answered look-up that did not show an id; return whether such look-ups have lasted ten minutes."""
         kept = Grace(row.unseen_boot or "", row.unseen_first or 0.0, row.unseen_last or 0.0)
         # Allow gaps of several scheduled pauses: nothing is sent again for this, so that a gap does no harm.
         gap = max(UNSEEN_PATIENCE / 2, 3 * self._longest)
+        steady = self._clock.steady()
         grace = kept.answered(steady, steady, self._clock.boot(), gap)
-        unseen = {"unseen_boot": grace.boot, "unseen_first": grace.first, "unseen_last": grace.last}
-        if grace.over(UNSEEN_PATIENCE):
-            return self._judge_elsewhere(row, unseen, now, needs_index=needs_index)
-        return row, None, unseen | {
+        change = row, None, {
+            "unseen_boot": grace.boot, "unseen_first": grace.first, "unseen_last": grace.last,
             "due_at": self._due(row, now, needs_index=needs_index, most=UNSEEN_PATIENCE / 4),
             "detail": "missing, and looked for again" if row.reason == MISSING else _NOT_YET,
         }  # fmt: skip
+        return change, grace.over(UNSEEN_PATIENCE)
 
-    def _judge_elsewhere(self, row: FileRow, unseen: dict[str, Any], now: float, *, needs_index: bool) -> Change:
-        """Look up an asset in all folders and judge it there; doubt the file if no folder shows the asset.
+    def _judge_elsewhere(self, unseen: Sequence[Change], now: float, *, needs_index: bool) -> Iterator[Change]:
+        """Look up assets in all folders and judge them there; doubt a file if no folder shows its asset.
 
-        The first failure ends these look-ups for the step, because the next may hang, too. They also end after
-        `_EVERYWHERE` seconds: the rows that are left are due at once, and `unseen`, the columns that count the look-up
-        of their folder, leaves no gap in their ten minutes.
+        After a failure the rows that are left wait together. After `_EVERYWHERE` seconds they are due at once: the
+        look-up of their folder is counted, so that their ten minutes have no gap.
         """
-        steady = self._clock.steady()
-        if self._failed_now is not None:
-            return row, None, self._failed_now
-        if self._everywhere_until is None:
-            self._everywhere_until = steady + _EVERYWHERE
-        elif steady >= self._everywhere_until:
-            return row, None, unseen | {"due_at": now, "detail": _EVERYWHERE_NEXT}
-        self._failed_everywhere.pop(row.id, None)
-        try:
+        judged: dict[int, Change] = {}
+
+        def look(row: FileRow) -> None:
             shown = named(self._service, self._names_of(row))
             asset = next((asset for asset in shown if asset.id == row.assetid), None)
-        except ServiceError as error:
+            if asset is not None:
+                judged[row.id] = self._change(row, asset, now, findable=False, needs_index=needs_index)
+                return
+            was = f"the service gave the id {row.assetid} but"
+            if row.id_from == "adopted":
+                was = f"the asset {row.assetid} was found in the service, which"
+            detail = f"{was} has not shown it for {UNSEEN_PATIENCE / 60:.0f} minutes"
+            judged[row.id] = row, Event.UNSEEN, {"detail": detail}
+
+        self._everywhere.begin()
+        failed = self._everywhere.each({row.id: row for row, _, _ in unseen}, look)
+        if failed is not None:
             log.warning(
                 "an asset cannot be looked up in all folders",
-                path=printable(row.path),
-                detail=str(error),
+                path=printable(failed[0].path),
+                detail=str(failed[1]),
                 next=f"again in {self._longest:.0f} s, together with the others",
             )
-            detail = f"it cannot be looked up in all folders: {error}"
-            self._failed_now = {"due_at": self._clock.now() + self._longest, "detail": detail}
-            self._failed_everywhere[row.id] = None
-            if len(self._failed_everywhere) > _FAILED_AT_MOST:
-                del self._failed_everywhere[next(iter(self._failed_everywhere))]
-            return row, None, self._failed_now
-        if asset is not None:
-            return self._change(row, asset, now, findable=False, needs_index=needs_index)
-        was = f"the service gave the id {row.assetid} but"
-        if row.id_from == "adopted":
-            was = f"the asset {row.assetid} was found in the service, which"
-        return row, Event.UNSEEN, {"detail": f"{was} has not shown it for {UNSEEN_PATIENCE / 60:.0f} minutes"}
+            detail = f"it cannot be looked up in all folders: {failed[1]}"
+            later = {"due_at": self._clock.now() + self._longest, "detail": detail}
+        for row, _, columns in unseen:
+            left = columns | {"due_at": now, "detail": _EVERYWHERE_NEXT} if failed is None else later
+            yield judged.get(row.id) or (row, None, left)
 
 
 def _of_another(row: FileRow, reading: Reading, difference: str) -> str:

@@ -7,7 +7,7 @@ from contextlib import closing
 
 from assetsync.core.names import is_shown_as
 from assetsync.errors import FileChanged, FileUnreadable, NotRegular
-from assetsync.ledger.equal_content import COMPARED_AT_MOST, Resembling, Sighted
+from assetsync.ledger.equal_content import COMPARED_AT_MOST, Sighted
 from assetsync.ledger.file.facts import ADOPTS_TO
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Wanted
@@ -123,22 +123,16 @@ class Dedupe:
         found = self._equal_content.resembling(row, self._context.names_of_path(row.path))
         if not found:
             return NothingEqual()
-        first = found[0]
+        first, *others = found
         other = None if first.is_exact else self._equal_content.open_upload_shown_as(row, first.name)
         if other is None and self._list_again_if_missed(row, first.assetid):
             return ListedAgain(first.assetid)
-        if other is None and self._is_confirmed(row) and self._fits_one(row, found):
+        # An operator confirmed that an asset of the file's name and size is the file (`Adopt`).
+        is_confirmed = other is None and row.id <= int(self._context.ledger.reports.fact(ADOPTS_TO) or 0)
+        is_only_match, names_of = self._equal_content.is_only_match, self._context.names_of_path
+        if is_confirmed and (first.is_exact or (not others and is_only_match(row, first.name, names_of))):
             return EqualAsset(first.assetid, by_name=True)
         return Resembles(found, other)
-
-    def _is_confirmed(self, row: FileRow) -> bool:
-        """Return whether an operator confirmed that an asset of the file's name and size is the file (`Adopt`)."""
-        return row.id <= int(self._context.ledger.reports.fact(ADOPTS_TO) or 0)
-
-    def _fits_one(self, row: FileRow, found: list[Resembling]) -> bool:
-        first, *others = found
-        is_only_match = self._equal_content.is_only_match
-        return first.is_exact or (not others and is_only_match(row, first.name, self._context.names_of_path))
 
     def _list_again_if_missed(self, row: FileRow, assetid: str) -> bool:
         """List the folder again if its newest audit did not show an asset seen before; return whether that was done.

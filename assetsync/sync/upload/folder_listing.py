@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, islice, product
+from itertools import chain, islice
 
 import structlog
 
@@ -56,10 +56,6 @@ _AGAIN_GROWTH = 6.0
 """Factor by which a file waits longer for each further upload into a folder that shows nothing."""
 _SLOW = 30.0
 """Seconds after which a listing that holds up uploads is reported."""
-
-
-def _nothing() -> None:
-    """Do nothing."""
 
 
 class Unlisted(Exception):
@@ -177,9 +173,6 @@ class FolderListing:
         finally:
             del self._before_wait.call
 
-    def _announce(self) -> None:
-        getattr(self._before_wait, "call", _nothing)()
-
     def ensure(self, destfolderid: str) -> None:
         """List the folder if it needs a listing; raises ServiceError, and Unlisted while it is not listed."""
         self._make_sure()
@@ -187,7 +180,6 @@ class FolderListing:
         asks = listings.asks(destfolderid)
         if self._known.get(destfolderid) == asks:
             return
-        self._announce()
         if listings.needed(destfolderid) or listings.left_unprocessed(destfolderid):
             with self._alone(destfolderid, self._first), self._reported_if_slow(destfolderid):
                 if not self.is_listed(destfolderid):
@@ -205,7 +197,6 @@ class FolderListing:
         audited = self._ledger.audits.last_at(destfolderid)
         if self._after.get(destfolderid) == audited:
             return False
-        self._announce()
         self._ledger.folder_listings.again(destfolderid)
         self.ensure(destfolderid)
         self._after[destfolderid] = audited
@@ -229,7 +220,6 @@ class FolderListing:
         unsure = None
         try:
             if listed.incomplete and self._clock.steady() >= listed.again_at:
-                self._announce()
                 with self._alone(row.destfolderid, self._again):
                     self._list(row.destfolderid)
                 listed = self._listed[row.destfolderid]
@@ -264,7 +254,6 @@ class FolderListing:
                 # An earlier first file was not sent, or its answer is lost: this one shows what the listing is worth.
                 listed.first = row.id
             return listed
-        self._announce()
         self._known.pop(row.destfolderid, None)
         self.ensure(row.destfolderid)
         return self._listed[row.destfolderid]
@@ -312,13 +301,11 @@ class FolderListing:
         folder, listings = row.destfolderid, self._ledger.folder_listings
         # Before the first scan has ended, few files may be queued: each is searched for.
         if listed.may_be_cut and not listed.incomplete and self._ledger.runs.has_scanned():
-            self._announce()
             with self._alone(folder, self._again):
                 self._look_for_some(folder, listed)
         if not (listed.incomplete or listed.may_be_cut):
             return None
         if row.id not in listed.searched:
-            self._announce()
             with self._held_if_failing(folder):
                 self._look_for(row, listed)
         if listed.searched[row.id] and (listed.incomplete is None or listings.keeps_names(folder)):
@@ -341,14 +328,16 @@ class FolderListing:
         """Search for the asset of a file by each name that a release has sent; record what is found."""
         folder, names = row.destfolderid, self._names_of(row.path)
         is_whole = not any(map(is_broad, names))
-        for pattern, available in product(sorted(map(like_pattern, names)), (None, "0")):
-            found = self._contents(FolderContents, folder, pattern=pattern, available=available)
-            strangers = self._remember(folder, [*found], listed)
-            is_whole = is_whole and found.incomplete is None
-            if strangers and listed.incomplete is None:
-                name = printable(strangers[0].filename.encode())
-                listed.incomplete = f"the listing of folder {folder} is incomplete: it lacks {name}"
-                self._report_incomplete(folder, listed.incomplete)
+        for pattern in sorted(map(like_pattern, names)):
+            request = SearchRequest(pattern, folderid=folder, dbdirect=True)
+            shown = FolderContents(self._service, self._ledger, request, self._clock.now())
+            for found in (shown, shown.unprocessed(self._clock.now())):
+                strangers = self._remember(folder, [*found], listed)
+                is_whole = is_whole and found.incomplete is None
+                if strangers and listed.incomplete is None:
+                    name = printable(strangers[0].filename.encode())
+                    listed.incomplete = f"the listing of folder {folder} is incomplete: it lacks {name}"
+                    self._report_incomplete(folder, listed.incomplete)
         listed.searched[row.id] = is_whole
 
     def _report_incomplete(self, folder: str, why: str) -> None:
@@ -364,7 +353,6 @@ class FolderListing:
         if listed.like(names) is None:
             return None
         if self._clock.steady() - listed.at >= _LIST_AGAIN:
-            self._announce()
             with self._alone(destfolderid, self._again):
                 if self._clock.steady() - self._listed[destfolderid].at >= _LIST_AGAIN:
                     self._list(destfolderid)
@@ -451,6 +439,7 @@ class FolderListing:
     @contextmanager
     def _held_if_failing(self, destfolderid: str) -> Iterator[None]:
         """Hold the folder if the service does not answer inside the block; raise Unlisted then, or ServiceError."""
+        getattr(self._before_wait, "call", lambda: None)()
         began = self._clock.steady()
         try:
             yield
@@ -470,14 +459,6 @@ class FolderListing:
             log.warning("folder held back", destfolderid=destfolderid, detail=detail, next=_TRIED)
             raise Unlisted(held=True) from error
 
-    def _contents(
-        self, kind: type[FolderContents], folder: str, *, pattern: str = "%", available: str | None = None,
-        within: float | None = None,
-    ) -> FolderContents:  # fmt: skip
-        # Some releases show unprocessed assets only on request (interface section 4.1).
-        request = SearchRequest(pattern, folderid=folder, dbdirect=True, available=available, patience=within)
-        return kind(self._service, self._ledger, request, self._clock.now())
-
     def _list(self, destfolderid: str, *, within: float | None = None) -> int:
         """List the folder, and record the assets that no row owns and the assets that were moved there.
 
@@ -491,8 +472,9 @@ class FolderListing:
         if before is not None:
             listed.first = before.first
             listed.searched = before.searched if len(before.searched) < _MOST_KEPT else {}
-        listing = self._contents(CheckedListing, destfolderid, within=within)
-        unprocessed = self._contents(FolderContents, destfolderid, available="0", within=within)
+        whole = SearchRequest("%", folderid=destfolderid, dbdirect=True, patience=within)
+        listing = CheckedListing(self._service, self._ledger, whole, self._clock.now())
+        unprocessed = listing.unprocessed(self._clock.now())
         shown = self._in_time(chain(listing, unprocessed), within)
         while batch := list(islice(shown, _BATCH)):
             self._remember(destfolderid, batch, listed)

@@ -206,7 +206,8 @@ class Gathering:
 
     def gather(self, fact: Fact) -> None:  # noqa: C901 - a case for each fact
         """Add a fact. Raise ReadStopped, and the errors of `Preparer.prepare`."""
-        facts, row = self._facts, self._facts.row
+        facts, row, mapping = self._facts, self._facts.row, self._facts.mapping
+        assert mapping is not None, "no fact is needed on a file without a mapping"
         if self._context.clock.steady() - self._began > _SOON or (fact is Fact.CONTENT and row.size > _QUICKLY_READ):
             # The disk is slow, or has much to read.
             self._before_wait()
@@ -218,12 +219,11 @@ class Gathering:
                     self._sources.folder_listing.ensure(row.destfolderid)
                     facts.listing = self._sources.folder_listing.shows_of(row)
                 case Fact.HAS_SIDECAR:
-                    assert facts.mapping is not None, "a file without a mapping needs no sidecar"
-                    facts.has_sidecar = self._sources.sidecar_states.of(row.path, facts.mapping).has_own
+                    facts.has_sidecar = self._sources.sidecar_states.of(row.path, mapping).has_own
                 case Fact.KIND:
-                    facts.kind = self._kind()
+                    facts.kind = self._kind(mapping)
                 case Fact.DISK:
-                    facts.disk = self._open()
+                    facts.disk = self._open(mapping)
                 case Fact.CONTENT:
                     facts.content = self._read()
                 case Fact.EQUAL:
@@ -232,7 +232,7 @@ class Gathering:
                     if not facts.rules.resend_changed:
                         facts.replaces = self._ledger.reports.asset_before(row)
                 case Fact.METADATA:
-                    facts.sidecars = self._metadata()
+                    facts.sidecars = self._metadata(mapping)
                 case Fact.NEW_FIELD:
                     facts.new_field = self._new_field()
         except RootMissing:
@@ -268,9 +268,8 @@ class Gathering:
         assert self._file is not None, "the file is opened before it is read"
         return self._file
 
-    def _kind(self) -> KindShown:
-        row, mapping, kinds = self._facts.row, self._facts.mapping, self._sources.new_fields.kinds
-        assert mapping is not None, "a file without a mapping is not sent"
+    def _kind(self, mapping: Mapping) -> KindShown:
+        row, kinds = self._facts.row, self._sources.new_fields.kinds
         if row.is_without_metadata or kinds.is_settled(row.path):
             return KindShown()
         try:
@@ -285,9 +284,8 @@ class Gathering:
         assert metadata is not None, "a file with a mistake in its metadata is not sent"
         return self._sources.new_fields.first_before(self._facts.row, dict(metadata.fields), metadata.digest)
 
-    def _open(self) -> FileStat | Absent | Unreadable:
-        row, mapping = self._facts.row, self._facts.mapping
-        assert mapping is not None, "a file without a mapping is not looked at"
+    def _open(self, mapping: Mapping) -> FileStat | Absent | Unreadable:
+        row = self._facts.row
         self._sidecar_changes, self._opened_at = self._sidecars.cache.changes, self._context.clock.steady()
         # Hashing a large file may take minutes: look for its sidecar only after that.
         name, endings = row.path.rpartition(b"/")[2], self._ledger.versions.xmp_endings()
@@ -342,9 +340,8 @@ class Gathering:
                 return other
         return None
 
-    def _metadata(self) -> SidecarState:
-        row, mapping = self._facts.row, self._facts.mapping
-        assert mapping is not None, "a file without a mapping has no metadata"
+    def _metadata(self, mapping: Mapping) -> SidecarState:
+        row = self._facts.row
         if row.is_without_metadata:
             return SidecarState(self._sidecars.no_metadata(row.path, mapping))
         # The steps since the file was opened may have taken long, and a sidecar may have appeared meanwhile.

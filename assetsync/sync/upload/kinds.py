@@ -260,11 +260,11 @@ class NewFields:
         """Return which other files a file has to wait for; None if it may try the field, or the field is known now."""
         became: dict[_Became, list[bytes]] = {each: [] for each in _Became}
         for other, digest in [*self._tried.get(field, {}).items()]:
-            what, path = self._became(other, digest)
-            if what is _Became.NOTHING:
+            row = self._ledger.queue.version(other)
+            if row is None or (what := self._became(row, digest)) is _Became.NOTHING:
                 del self._tried[field][other]
             elif other != row_id or what is _Became.PROCESSED:
-                became[what].append(path)
+                became[what].append(row.path)
         if became[_Became.PROCESSED]:
             self._known.add(field)
             del self._tried[field]
@@ -280,27 +280,23 @@ class NewFields:
             return waits
         return None
 
-    def _became(self, row_id: int, digest: str) -> tuple[_Became, bytes]:
-        """Return what the upload of a row has shown of its fields, and the row's path."""
-        row = self._ledger.queue.version(row_id)
-        if row is None:
-            return _Became.NOTHING, b""
-        if self._is_leased(row_id) and row.state is State.QUEUED:
-            return _Became.OPEN, row.path
+    def _became(self, row: FileRow, digest: str) -> _Became:
+        """Return what the upload of a row has shown of its fields."""
+        if self._is_leased(row.id) and row.state is State.QUEUED:
+            return _Became.OPEN
         if row.meta_digest != digest or row.state is State.QUEUED:
             # It is sent again, or was sent with other metadata since.
-            return _Became.NOTHING, row.path
+            return _Became.NOTHING
         if row.assetid is not None and row.seen_at is not None and row.unprocessed_id is None:
-            return _Became.PROCESSED, row.path
+            return _Became.PROCESSED
         if row.state is State.BLOCKED and row.reason == NEVER_PROCESSED:
-            return _Became.UNPROCESSED, row.path
+            return _Became.UNPROCESSED
         if row.state in (State.SENDING, State.IN_DOUBT):
-            return _Became.OPEN, row.path
+            return _Became.OPEN
         if row.state is State.STORED:
             is_late = self._clock.now() - (row.uploaded_at or row.queued_at) >= UNSEEN_PATIENCE
-            is_stuck = is_late and self._ledger.queue.is_overtaken(row_id)
-            return _Became.UNPROCESSED if is_stuck else _Became.OPEN, row.path
-        return _Became.NOTHING, row.path
+            return _Became.UNPROCESSED if is_late and self._ledger.queue.is_overtaken(row.id) else _Became.OPEN
+        return _Became.NOTHING
 
     def _record(self) -> str:
         tried = [(field, *each) for field, rows in sorted(self._tried.items()) for each in rows.items()]

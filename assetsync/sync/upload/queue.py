@@ -176,7 +176,8 @@ class UploadQueue:
         """Count the waiting files of each folder, if that is due."""
         with self._lock:
             began = self._clock.steady()
-            if not self._count_is_due(began):
+            is_empty = not self._newest and not self._fewest
+            if began < self._count_at and not (is_empty and began >= self._count_empty_at):
                 return
             # Files that are added from now on may come too late for this count.
             self._count_at = float("inf")
@@ -190,10 +191,6 @@ class UploadQueue:
             was_added = self._count_at < float("inf")
             self._count_added_at, self._count_empty_at = ended + min(pause / 2, _COUNT_SOON), ended + pause
             self._count_at = self._count_added_at if was_added else ended + max(pause, _COUNT_SECONDS)
-
-    def _count_is_due(self, now: float) -> bool:
-        is_empty = not self._newest and not self._fewest
-        return now >= self._count_at or (is_empty and now >= self._count_empty_at)
 
     def _due(
         self,

@@ -54,12 +54,7 @@ class ResultRecorder:
     """Recorder of all uploads; shared by all workers."""
 
     def __init__(
-        self,
-        context: Context,
-        gates: Gates,
-        selection: Selection,
-        kinds: Kinds,
-        size_limit: SizeLimit,
+        self, context: Context, gates: Gates, selection: Selection, kinds: Kinds, size_limit: SizeLimit
     ) -> None:
         self._ledger = context.ledger
         self._clock = context.clock

@@ -575,9 +575,9 @@ def test_result_is_recorded_before_much_is_read(recorded_before, size, state):
 def test_result_is_recorded_before_more_of_a_slow_disk(recorded_before, monkeypatch):
     real = gather.Gathering._open
 
-    def slowly(gathering):
+    def slowly(gathering, mapping):
         recorded_before.world.clock.advance(0.1)
-        return real(gathering)
+        return real(gathering, mapping)
 
     monkeypatch.setattr(gather.Gathering, "_open", slowly)
     assert recorded_before(gather.Gathering, "_metadata") is State.STORED
