@@ -36,11 +36,15 @@ class Pace(NamedTuple):
     first: float
     longest: float
 
-    def wait(self, failures: int, chance: float = 1.0) -> float:
-        """Return the seconds to wait; `chance` in [0, 1] spreads them if other clients may come back at that time."""
+    def wait(self, failures: int, *, chance: float = 1.0, asked: float = 0.0, took: float = 0.0) -> float:
+        """Return the seconds to wait after the last of so many failures, which `took` seconds.
+
+        The service may have `asked` for a wait. `chance` in [0, 1] spreads it if other clients may come back then.
+        """
         if failures <= self.few:
             return self.soon
-        return delay(failures - self.few, chance, first=self.first, longest=self.longest)
+        wait = delay(failures - self.few, chance, first=self.first, longest=self.longest)
+        return max(wait, asked, min(_MOST_ASKED, _SHARE * took))
 
     @classmethod
     def of_lookups(cls, grace: float) -> "Pace":
@@ -54,29 +58,23 @@ class Pace(NamedTuple):
         return Pace(9, self.soon, 2 * self.soon, self.longest)
 
 
-UPLOADS = Pace(3, 0.0, 1.0, 30.0)
+_UPLOADS = Pace(3, 0.0, 1.0, 30.0)
 """The pace of a folder whose uploads are answered and fail. A few in a row are chance."""
-OUTAGE = Pace(1, 0.0, 1.0, 60.0)
+_OUTAGE = Pace(1, 0.0, 1.0, 60.0)
 """The pace of a service that does not answer: the first health check is made at once."""
-_CHECKS = OUTAGE._replace(longest=_LONGEST_CHECK)
+_CHECKS = _OUTAGE._replace(longest=_LONGEST_CHECK)
 
 
 class FolderGate(NamedTuple):
-    """The gate of a folder: how many outcomes in a row were failures, and until when it is closed (steady seconds)."""
+    """The gate of a folder: how many uploads in a row failed, and until when it is closed (steady seconds)."""
 
     failures: int = 0
     until: float = 0.0
 
-    def failed(self, pace: Pace, now: float, *, skips: int = 0, asked: float = 0.0, took: float = 0.0) -> "FolderGate":
-        """Return the gate after a failure that `took` seconds; the service may have asked for a wait.
-
-        A failure that no early try helps `skips` the first ones.
-        """
-        failures = max(skips, self.failures) + 1
-        wait = pace.wait(failures)
-        if failures > pace.few:
-            wait = max(wait, asked, min(_MOST_ASKED, _SHARE * took))
-        return FolderGate(failures, now + wait)
+    def failed(self, now: float) -> "FolderGate":
+        """Return the gate after an upload that was answered and failed; one that was under way does not count."""
+        count = self.failures + 1
+        return self if now < self.until else FolderGate(count, now + _UPLOADS.wait(count))
 
 
 class Met(StrEnum):
@@ -205,8 +203,8 @@ class ServiceGate:
         last = self.continued(now)
         by_check = trouble.met_by is Met.CHECK
         failures = 0 if last is None else last.failures + (by_check or self.closed is None)
-        pace = _CHECKS if by_check else OUTAGE
-        until = now + max(pace.wait(failures + 1, chance), trouble.retry_after or 0.0)
+        pace = _CHECKS if by_check else _OUTAGE
+        until = now + max(pace.wait(failures + 1, chance=chance), trouble.retry_after or 0.0)
         if self.closed and not by_check:
             until = max(self.closed.until, now + (trouble.retry_after or 0.0))
         since = now if last is None else last.since

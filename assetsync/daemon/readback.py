@@ -44,7 +44,7 @@ class ReadBack:
         self._audit_left = True
         self._audit_again = 0.0
         self._audit_began: float | None = None
-        self._lookup_gates = LookupGates(site.health_check, self._clock.steady)
+        self._lookup_gates = LookupGates(site.health_check)
         # Folder -> when (steady seconds) to retry it after the service did not answer for it.
         self._put_off: dict[str, float] = {}
 

@@ -16,7 +16,6 @@ from assetsync.config.models import SiteConfig
 from assetsync.core.doubt_grace import grace_of_whole
 from assetsync.core.gate import (
     REST,
-    UPLOADS,
     Closed,
     Concerns,
     DoubtLimits,
@@ -298,10 +297,7 @@ class Gates:
         """Count an answered failure of a folder; return whether the service fails in several folders."""
         now = self._clock.steady()
         with self._lock:
-            gate = self._folders.get(destfolderid, FolderGate())
-            # An upload that was under way when the gate closed does not count.
-            if now >= gate.until:
-                self._folders[destfolderid] = gate.failed(UPLOADS, now)
+            self._folders[destfolderid] = self._folders.get(destfolderid, FolderGate()).failed(now)
             self._service = self._service.failed_into(destfolderid)
             return self._service.fails_everywhere
 

@@ -4,6 +4,7 @@ A health check is a minimal search. What holds uploads back is left to `sync.gat
 the callers.
 """
 
+from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from itertools import chain, islice
 
 import structlog
 
-from assetsync.core.gate import FolderGate, Met, Pace, Trouble
+from assetsync.core.gate import Met, Pace, Trouble
 from assetsync.errors import (
     BadAnswer,
     KeyRefusalCached,
@@ -122,14 +123,13 @@ class Failure:
 class LookupGates:
     """The gates of folders for look-ups of one kind. They are kept in memory: after a restart each fails once more."""
 
-    def __init__(self, health_check: HealthCheck, steady: Callable[[], float], *, grace: float = 0.0) -> None:
+    def __init__(self, health_check: HealthCheck, *, grace: float = 0.0) -> None:
         """Begin with all open; `grace` is the seconds that the doubts of other folders need without a gap."""
         self._health_check = health_check
-        self._steady = steady
         self._pace = Pace.of_lookups(grace)
-        self._failed: dict[str, FolderGate] = {}
-        # Only some of the last look-ups were answered.
-        self._partly: dict[str, FolderGate] = {}
+        # How many look-ups in a row failed, and how many rounds in a row were answered only in part.
+        self._failed: Counter[str] = Counter()
+        self._partly: Counter[str] = Counter()
 
     def __contains__(self, destfolderid: object) -> bool:
         """Return whether the last look-up of a folder failed."""
@@ -139,13 +139,13 @@ class LookupGates:
         """Return whether the last look-up of a folder failed, wholly or in part."""
         return destfolderid in self._failed or destfolderid in self._partly
 
-    def gate(self, destfolderid: str) -> FolderGate:
-        """Return the gate of a folder."""
-        return self._failed.get(destfolderid, FolderGate())
+    def count(self, destfolderid: str) -> int:
+        """Return how many look-ups of a folder in a row have failed."""
+        return self._failed[destfolderid]
 
     def keeps_failing(self, destfolderid: str) -> bool:
         """Return whether a folder has failed so often that its retries are far apart."""
-        return self.gate(destfolderid).failures > self._pace.few
+        return self._failed[destfolderid] > self._pace.few
 
     def others_are_answered(self) -> bool:
         """Return whether the service answers for another folder, so that only the failing folders have trouble."""
@@ -163,18 +163,16 @@ class LookupGates:
 
         The first few failures in a row wait only briefly if they are passing.
         """
-        skips = 0 if failure.is_passing else self._pace.few
-        asked, now = trouble_of(failure.error).retry_after or 0.0, self._steady()
-        gate = self.gate(destfolderid).failed(self._pace, now, skips=skips, asked=asked, took=took)
-        self._failed[destfolderid] = gate
-        return gate.until - now
+        before = self._failed[destfolderid]
+        self._failed[destfolderid] = 1 + (before if failure.is_passing else max(self._pace.few, before))
+        asked = trouble_of(failure.error).retry_after or 0.0
+        return self._pace.wait(self._failed[destfolderid], asked=asked, took=took)
 
     def partly(self, destfolderid: str) -> float:
         """Count that only some of a folder's look-ups were answered; return the seconds to wait."""
         self._failed.pop(destfolderid, None)
-        now = self._steady()
-        self._partly[destfolderid] = self._partly.get(destfolderid, FolderGate()).failed(self._pace.partly(), now)
-        return self._partly[destfolderid].until - now
+        self._partly[destfolderid] += 1
+        return self._pace.partly().wait(self._partly[destfolderid])
 
     def answered(self, destfolderid: str) -> None:
         """Record that the look-ups of a folder are answered."""
@@ -183,8 +181,9 @@ class LookupGates:
 
     def keep(self, folders: Container[str]) -> None:
         """Forget all folders but these."""
-        self._failed = {folder: gate for folder, gate in self._failed.items() if folder in folders}
-        self._partly = {folder: gate for folder, gate in self._partly.items() if folder in folders}
+        for each in (self._failed, self._partly):
+            for folder in [folder for folder in each if folder not in folders]:
+                del each[folder]
 
 
 class Repeating:

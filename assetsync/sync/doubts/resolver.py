@@ -73,7 +73,7 @@ class Resolver:
         self._due: set[int] = set()
         self._sample: int | None = None
         self._paces: dict[tuple[str, bool], Pace] = {}
-        self._lookup_gates = LookupGates(health_check, context.clock.steady, grace=grace)
+        self._lookup_gates = LookupGates(health_check, grace=grace)
         self._candidates = Candidates(context)
         self._everywhere = InTurn(context.clock.steady, grace * _EVERYWHERE_PART)
         # Number of answered look-ups since the start.
@@ -99,7 +99,7 @@ class Resolver:
         folders = [(folder, list(group)) for folder, group in groupby(due, key=lambda d: d.attempt.destfolderid)]
         done, failed, before = 0, False, self._answers
         # Folders that failed come last.
-        for destfolderid, doubts in sorted(folders, key=lambda each: self._lookup_gates.gate(each[0]).failures):
+        for destfolderid, doubts in sorted(folders, key=lambda each: self._lookup_gates.count(each[0])):
             if failed and self._lookup_gates.keeps_failing(destfolderid):
                 # `_put_off` has postponed it together with the folder that failed before.
                 continue

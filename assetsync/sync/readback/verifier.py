@@ -86,7 +86,7 @@ class Verifier:
         misnames: Callable[[bytes, str], bool],
         sent_metadata: SentMetadata,
     ) -> None:
-        self._lookup_gates = LookupGates(health_check, context.clock.steady)
+        self._lookup_gates = LookupGates(health_check)
         self._learned = Learned(context.clock.steady)
         # Folders whose last look-up failed: when they may be looked up again (steady seconds), and the error.
         self._put_off: dict[str, tuple[float, str]] = {}

@@ -128,7 +128,7 @@ class FolderListing:
         self._is_leased = is_leased
         self._grace = grace
         self._health_check = health_check
-        self._lookup_gates = LookupGates(health_check, context.clock.steady)
+        self._lookup_gates = LookupGates(health_check)
         self._names_of = context.names_of_path
         self._ledger = context.ledger
         self._service = context.service
