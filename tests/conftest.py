@@ -46,6 +46,7 @@ _FIRST = (
 _WAITING = (
     "tests/browser/",
     "tests/cli/commands/test_audit.py",
+    "tests/cli/commands/test_files.py",
     "tests/cli/commands/test_upload.py",
     "tests/cli/test_entry.py",
     "tests/cli/test_operator.py",

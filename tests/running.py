@@ -18,6 +18,7 @@ from assetsync.ledger.ledger import read_ledger
 from assetsync.model import State
 from assetsync.sandbox import Sandbox, SandboxSettings
 
+from .forks import MAIN, Forked
 from .process import left_as_it_was
 
 FOLDER = "D0D0"
@@ -25,8 +26,6 @@ KEY = "daemon-key"
 
 SHORT_BUSY_WAIT = "import assetsync.ledger.file.handle as module\nmodule.BUSY_SECONDS = 1.0"
 """Lines of Python after which SQLite waits for another program's lock for a second, in place of ten."""
-
-MAIN = "import sys; from assetsync.cli import main; sys.exit(main())"
 
 
 class Running:
@@ -39,7 +38,7 @@ class Running:
         self.sandbox = sandbox
         self.config = folder / "site.yaml"
         self.log = folder / "log"
-        self.process: subprocess.Popen | None = None
+        self.process: subprocess.Popen | Forked | None = None
         self.ledger = folder / "d.db"
         self.write_config(**sections)
 
@@ -60,28 +59,31 @@ class Running:
         )
 
     def start(
-        self, *, within: str = "", broken: str = "", ready: bool = True, pipe: int | None = None, **environ: str
+        self,
+        *,
+        within: str = "",
+        broken: str = "",
+        loaded: bool = True,
+        ready: bool = True,
+        pipe: int | None = None,
+        **environ: str,
     ) -> "Running":
         """Start it, and wait until it is `ready`.
 
         `within` are shell commands run first, in name spaces of its own; `broken` are lines of Python that spoil it.
-        Its log goes to the file, or into a `pipe`.
+        It begins with the program `loaded`, unless it is started within. Its log goes to the file, or into a `pipe`.
         """
         begun = len(self.events("running")) if self.log.exists() else 0
+        words = ["run", "--config", str(self.config)]
+        env = {**os.environ, "ASSETSYNC_API_KEY": KEY, "ASSETSYNC_CONFIG": str(self.config), **environ}
         with self.log.open("ab") as out:
-            self.process = subprocess.Popen(
-                [
-                    *(alone(within) if within else []),
-                    sys.executable,
-                    *(["-c", f"{broken}\n{MAIN}"] if broken else ["-m", "assetsync"]),
-                    "run",
-                    "--config",
-                    self.config,
-                ],
-                stdout=out,
-                stderr=out if pipe is None else pipe,
-                env={**os.environ, "ASSETSYNC_API_KEY": KEY, "ASSETSYNC_CONFIG": str(self.config), **environ},
-            )
+            err = out if pipe is None else pipe
+            if loaded and not within:
+                self.process = Forked(words, stdout=out, stderr=err, env=env, broken=broken)
+            else:
+                python = [sys.executable, *(["-c", f"{broken}\n{MAIN}"] if broken else ["-m", "assetsync"])]
+                before = alone(within) if within else []
+                self.process = subprocess.Popen([*before, *python, *words], stdout=out, stderr=err, env=env)
         if ready:
             self.until(lambda: len(self.events("running")) > begun, 20)
         return self

@@ -45,6 +45,11 @@ FOLDER = "F1"
 OTHER = "F2"
 PROBE = "assetsync-probe"
 
+_QUIET = 5
+"""Ticks in a row without a commit, after which a world lives by leaps."""
+_LEAP = 5.0
+"""Seconds."""
+
 MESSAGES = {
     "duplicate": "File already exists in Razuna",
     "unknown_folder": "Specified folder 'F1' does not exist",
@@ -497,8 +502,12 @@ class World:
         return count
 
     def live(self, seconds: float, *, tick: float = 1.0) -> None:
-        """Let every part do its work for so long."""
+        """Let every part do its work for so long, at each tick and at the last one.
+
+        While nothing is committed, five seconds pass at once: what becomes due then is done late, as on a busy machine.
+        """
         until = self.clock.steady() + seconds
+        quiet, before = 0, -1
         while self.clock.steady() < until:
             site = self.site
             if site.gates.closed is not None and site.gates.check_due():
@@ -511,7 +520,10 @@ class World:
                 if site.service_identity.is_known:
                     self.send()
             self._look_up(site)
-            self.clock.advance(tick)
+            commits, before = before, self.ledger.store._commits.count
+            quiet = quiet + 1 if commits == before else 0
+            last = until - tick - self.clock.steady()
+            self.clock.advance(max(tick, min(_LEAP, last)) if quiet >= _QUIET else tick)
 
     def _look_up(self, site: Site) -> None:
         try:

@@ -84,7 +84,7 @@ def test_closed_choice_of_the_environment_is_left_alone(closed, site, monkeypatc
     readable.write_text(closed.config.read_text())
     closed.config.parent.chmod(0)
     monkeypatch.setenv("ASSETSYNC_CONFIG", str(closed.config))
-    done = unprivileged("-m", "assetsync", "check", "--config", str(readable))
+    done = unprivileged("check", "--config", str(readable))
     assert done.returncode == 0, done.stderr
 
 

@@ -1,8 +1,6 @@
 """Commands run by another user than the ledger's owner."""
 
 import os
-import subprocess
-import sys
 from contextlib import closing
 
 import pytest
@@ -11,6 +9,7 @@ from assetsync.cli import operator
 from assetsync.cli.commands import upload
 from assetsync.cli.entry import program
 from assetsync.ledger.ledger import open_ledger
+from tests.forks import call
 from tests.slices import skip_outside
 
 from .commands.test_check import WITHOUT_CAPABILITIES
@@ -74,13 +73,7 @@ def owners(site):
 
 
 def run_as_another(site, *words):
-    return subprocess.run(
-        [sys.executable, "-c", WITHOUT_CAPABILITIES, "-m", "assetsync", *words],
-        check=False,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "ASSETSYNC_CONFIG": str(site.config)},
-    )
+    return call(words, env={**os.environ, "ASSETSYNC_CONFIG": str(site.config)}, broken=WITHOUT_CAPABILITIES)
 
 
 @pytest.mark.parametrize("command", WRITING)

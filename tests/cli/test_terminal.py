@@ -6,8 +6,6 @@ Covers `cli/output.py`.
 import contextlib
 import os
 import pty
-import subprocess
-import sys
 import termios
 
 import click
@@ -15,6 +13,7 @@ import pytest
 
 from assetsync.cli.output import LISTED
 from assetsync.sandbox import FaultKind, FaultRule, Operation
+from tests.forks import Forked
 
 from .conftest import PHOTOS
 
@@ -28,13 +27,10 @@ def on_terminal(site, command, *arguments, columns=80, **environ):
     main, terminal = pty.openpty()
     termios.tcsetwinsize(terminal, (40, columns))
     inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR", "TERM")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "assetsync", *command.split(), "--config", str(site.config), *arguments],
-        stdin=terminal,
-        stdout=terminal,
-        stderr=subprocess.DEVNULL,
-        env={**inherited, "TERM": "xterm", "ASSETSYNC_CONFIG": str(site.config), **environ},
-    )
+    environ = {**inherited, "TERM": "xterm", "ASSETSYNC_CONFIG": str(site.config), **environ}
+    with open(os.devnull, "wb") as nothing:
+        words = [*command.split(), "--config", str(site.config), *arguments]
+        process = Forked(words, stdout=terminal, stderr=nothing, env=environ)
     os.close(terminal)
     shown = b""
     # Reading fails once the terminal is closed at its other end.

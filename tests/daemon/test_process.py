@@ -10,7 +10,6 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import sys
 import time
 import urllib.request
 from contextlib import closing
@@ -21,6 +20,7 @@ import pytest
 
 from assetsync.model import State
 from assetsync.sandbox import FaultKind, FaultRule, Operation
+from tests.forks import call
 from tests.running import FOLDER, KEY, SHORT_BUSY_WAIT, Running
 
 
@@ -375,8 +375,8 @@ def test_files_wait_for_the_upload_window(make, sandbox):
 
 def command(running, name, *options):
     """Run a command beside the daemon."""
-    said = [sys.executable, "-m", "assetsync", name, "--config", str(running.config), *options]
-    subprocess.run(said, check=True, capture_output=True, env=os.environ | {"ASSETSYNC_API_KEY": KEY})
+    words = [name, "--config", str(running.config), *options]
+    call(words, env=os.environ | {"ASSETSYNC_API_KEY": KEY}).check_returncode()
 
 
 def test_pause_beside_the_daemon(make, sandbox):

@@ -29,7 +29,7 @@ sys.meta_path.insert(0, Sender())
 
 def test_reload_signals_while_it_starts_are_harmless(make):
     """One arrives at each import, the first before anything slow is loaded."""
-    running = make().start(broken=AT_EACH_IMPORT.format(number="SIGHUP", when=True))
+    running = make().start(broken=AT_EACH_IMPORT.format(number="SIGHUP", when=True), loaded=False)
     assert running.stop() == 0
 
 
@@ -37,7 +37,8 @@ def test_reload_signals_while_it_starts_are_harmless(make):
     ("module", "number", "code"), [("click", "SIGTERM", 0), ("pydantic", "SIGINT", 130), ("apscheduler", "SIGTERM", 0)]
 )
 def test_stop_while_it_starts_ends_it(make, module, number, code):
-    running = make().start(broken=AT_EACH_IMPORT.format(number=number, when=f"name == {module!r}"), ready=False)
+    spoilt = AT_EACH_IMPORT.format(number=number, when=f"name == {module!r}")
+    running = make().start(broken=spoilt, loaded=False, ready=False)
     assert running.process.wait(30) == code
     assert "Traceback" not in running.log.read_text("utf-8")
 

@@ -40,7 +40,12 @@ def test_daemon_status_is_equal_everywhere(make, systemd):
     (running.photos / "a.jpg").write_bytes(b"a picture")
     (running.photos / "empty.jpg").write_bytes(b"")
     running.until_verified(1)
-    running.until(lambda: json.loads(get(running.address(), "/status.json"))["blocked"] == 1)
+
+    def shows_all() -> bool:
+        shown = json.loads(get(running.address(), "/status.json"))
+        return shown["blocked"] == 1 and shown["page"] is not None
+
+    running.until(shows_all)
     heard = ""
     while heard != "STATUS=1 of 2 verified, 1 needs you.":
         heard = systemd.recv(4096).decode()

@@ -8,7 +8,6 @@ import socket
 import ssl
 import struct
 import subprocess
-import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ from assetsync.model import State
 from assetsync.parts import make_service
 from assetsync.reconcile import Reconciler, Report
 from assetsync.sandbox import Sandbox, SandboxSettings
+from tests.forks import call
 
 FOLDER = "0A1B2C3D"
 KEY = "faults-key"
@@ -232,8 +232,7 @@ class Place:
 
     def call(self, words: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run a command as a process of its own."""
-        called = [sys.executable, "-m", "assetsync", *words.split(), "--config", str(self.config), *arguments]
-        return subprocess.run(called, capture_output=True, text=True, check=False, timeout=60)
+        return call([*words.split(), "--config", str(self.config), *arguments])
 
     def command(self, words: str, *arguments: str) -> dict[str, Any]:
         """Run a command that must succeed; gives the one object that it prints with --json."""

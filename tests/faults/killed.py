@@ -1,4 +1,4 @@
-"""Run assetsync and let it die, by SIGKILL, at one numbered point: `python killed.py POINT NUMBER reconcile …`.
+"""Let assetsync die, by SIGKILL, at one numbered point: `POINTS[POINT](Killer(NUMBER))`, in its own process.
 
 The points are functions of the program, put behind one that kills: the program itself knows nothing of this. NUMBER
 counts how often the point is passed until it kills.
@@ -6,7 +6,6 @@ counts how often the point is passed until it kills.
 
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
 
 from assetsync.ledger.attempts import AttemptResults
@@ -111,11 +110,3 @@ POINTS: dict[str, Callable[[Killer], None]] = {
     "before_a_doubt_ends": before(Doubts, "decide"),
     "after_a_doubt_ended": after(Doubts, "decide"),
 }
-
-
-if __name__ == "__main__":
-    POINTS[sys.argv[1]](Killer(int(sys.argv[2])))
-    from assetsync.cli import main
-
-    sys.argv = ["assetsync", *sys.argv[3:]]
-    sys.exit(main())

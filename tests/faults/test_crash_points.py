@@ -8,8 +8,6 @@ import hashlib
 import json
 import random
 import signal
-import subprocess
-import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -18,14 +16,14 @@ import pytest
 
 from assetsync.ledger.ledger import read_ledger
 from assetsync.sandbox import Sandbox, SandboxSettings
+from tests.forks import call
 
 from .killed import POINTS
 
 FOLDER = "0A1B2C3D"
 KEY = "crash-key"
 SIZES = (3, 800, 300_000, 2_000_000, 9_000_000)
-KILLED = Path(__file__).with_name("killed.py")
-ROOT = Path(__file__).parents[2]
+DYING = "from tests.faults.killed import POINTS, Killer\nPOINTS[{!r}](Killer({}))"
 
 
 def make_site(folder: Path, sandbox: Sandbox) -> tuple[Path, collections.Counter[str]]:
@@ -62,9 +60,8 @@ schedule: {{index: off}}
 
 
 def die_at(point: str, number: int, config: Path) -> int:
-    command = [sys.executable, str(KILLED), point, str(number), "reconcile", "--quiet", "--config", str(config)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
-    return done.returncode
+    broken = DYING.format(point, number)
+    return call(["reconcile", "--quiet", "--config", str(config)], broken=broken, timeout=120).returncode
 
 
 PASSES = {"in_the_body": (1, 2), "before_a_doubt_ends": (1,), "after_a_doubt_ended": (1,)}
@@ -83,8 +80,7 @@ def test_kill_here_loses_and_repeats_nothing(tmp_path, request, point, number):
         died = die_at(point, number, config)
         assert died == -signal.SIGKILL, "the point was not reached"
         # An upload counts as having lasted until this start. Its grace is five times that: a minute on a busy machine.
-        command = [sys.executable, "-m", "assetsync", "reconcile", "--json", "--config", str(config)]
-        last = subprocess.run(command, capture_output=True, text=True, check=False, timeout=400)
+        last = call(["reconcile", "--json", "--config", str(config)], timeout=400)
         with closing(read_ledger(tmp_path / "crash.db")) as ledger:
             orphans = {finding.assetid for finding in ledger.reports.orphans(time.time())}
         assets = sandbox.assets()

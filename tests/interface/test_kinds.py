@@ -2,14 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from assetsync.sandbox import Sandbox, SandboxSettings
+from tests.forks import call
 
 KEY = "kinds-key"
 FILES = 60
@@ -44,9 +43,7 @@ class Site:
         )
 
     def run(self, *words: str) -> list[dict[str, object]]:
-        command = [sys.executable, "-m", "assetsync", *words, "--config", str(self.config), "--json"]
-        environ = {**os.environ, "ASSETSYNC_API_KEY": KEY}
-        ended = subprocess.run(command, capture_output=True, text=True, env=environ, check=False)
+        ended = call([*words, "--config", str(self.config), "--json"], env={**os.environ, "ASSETSYNC_API_KEY": KEY})
         return [json.loads(line) for line in ended.stdout.splitlines()]
 
 

@@ -4,15 +4,14 @@ import contextlib
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from assetsync.ledger.ledger import open_ledger
-from tests.running import KEY, MAIN
+from tests.forks import call
+from tests.running import KEY
 
 SECTIONS = {
     "watch": "{settle: 0s}",
@@ -31,16 +30,9 @@ def configure(site, **notify):
 
 
 def run(site, *command: str, broken: str = "") -> tuple[int, str]:
-    with site.log.open("ab") as log:
-        done = subprocess.run(
-            [sys.executable, "-c", f"{broken}\n{MAIN}", *command, "--config", site.config],
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env={**os.environ, "ASSETSYNC_API_KEY": KEY},
-            text=True,
-            timeout=60,
-            check=False,
-        )
+    done = call([*command, "--config", site.config], env={**os.environ, "ASSETSYNC_API_KEY": KEY}, broken=broken)
+    with site.log.open("a") as log:
+        log.write(done.stderr)
     return done.returncode, done.stdout
 
 

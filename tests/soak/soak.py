@@ -123,7 +123,7 @@ class Soak:
                 for folder in (*roots, outside):
                     folder.mkdir(exist_ok=True)
                 self._staff = Staff(roots, outside, self._rng)
-                self._running.start(broken=broken)
+                self._running.start(broken=broken, loaded=False)
                 self._run(seconds)
         finally:
             self._service.kill()

@@ -23,6 +23,7 @@ from assetsync.cli.finding import Level
 from assetsync.sandbox import FaultKind, FaultRule, Operation
 from tests.cli.conftest import KEY, PAPERS, PHOTOS
 from tests.core.test_xmp import packet
+from tests.forks import call
 
 ROOT = Path(__file__).parents[3]
 KEYS = {"what", "level", "detail", "help", "message", "fix"}
@@ -422,22 +423,26 @@ def test_yml_beside_a_file_is_a_warning(site):
 
 
 WITHOUT_CAPABILITIES = """\
-import ctypes, os, sys
-PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
+import ctypes
+LIBC = ctypes.CDLL(None)
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, VERSION_3 = 24, 1, 2, 0x20080522
+header, sets = (ctypes.c_uint32 * 2)(VERSION_3, 0), (ctypes.c_uint32 * 6)()
+assert LIBC.capget(header, sets) == 0
 for capability in CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH:
-    ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
-os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+    assert LIBC.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0
+    for effective_or_permitted in 0, 1:
+        sets[effective_or_permitted] &= ~(1 << capability)
+assert LIBC.capset(header, sets) == 0
 """
-"""Run Python without root's right to read what is closed."""
+"""Lines of Python that take root's right to read what is closed from a process and from those that it starts."""
 
 
 def run_unprivileged(site, *words):
-    return unprivileged("-m", "assetsync", *words, "--config", str(site.config))
+    return unprivileged(*words, "--config", str(site.config))
 
 
-def unprivileged(*command):
-    before = ["-c", WITHOUT_CAPABILITIES] if os.geteuid() == 0 else []
-    return subprocess.run([sys.executable, *before, *command], check=False, capture_output=True, text=True)
+def unprivileged(*words, broken=""):
+    return call(words, broken=f"{WITHOUT_CAPABILITIES if os.geteuid() == 0 else ''}\n{broken}")
 
 
 @pytest.mark.parametrize("command", ["check", "run", "reconcile"])
@@ -655,14 +660,12 @@ def test_unreadable_key_of_the_units_is_a_warning(site):
     site.config.write_text(text)
     site.config.with_suffix(".key").write_text(KEY)
     site.config.with_suffix(".key").chmod(0)
-    program = f"""
-import pathlib, sys
-from assetsync.cli import entry
+    elsewhere = f"""
+import pathlib
 from assetsync.cli.commands import check
 check.CONFIGURATIONS = pathlib.Path({str(site.folder)!r})
-sys.exit(entry.run(["check", "--json", "--config", {str(site.config)!r}]))
 """
-    done = unprivileged("-c", program)
+    done = unprivileged("check", "--json", "--config", str(site.config), broken=elsewhere)
     levels = _levels(json.loads(done.stdout))
     assert (done.returncode, levels["key"], "service" in levels) == (0, {"warning"}, False), done.stderr
 

@@ -52,7 +52,7 @@ def test_unit_is_not_written_through_a_link(tmp_path):
 
 def test_units_into_a_closed_folder_are_exit_2(tmp_path):
     tmp_path.chmod(0)
-    done = unprivileged("-m", "assetsync", "example", "units", str(tmp_path / "units"))
+    done = unprivileged("example", "units", str(tmp_path / "units"))
     tmp_path.chmod(0o700)
     assert (done.returncode, "cannot be written: Permission denied: run it as root" in done.stderr) == (2, True)
 

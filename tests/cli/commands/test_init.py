@@ -229,7 +229,7 @@ def test_closed_place_is_exit_2_with_its_name(site, closed):
     words = _words(site, folder / "sites" / "new.yaml" if closed == "above" else path)
     words = _with(words, "--root", str(site.photos)) if closed == "root" else words
     place.chmod(0)
-    done = unprivileged("-m", "assetsync", *words)
+    done = unprivileged(*words)
     place.chmod(0o700)
     said = {
         "folder": f"{folder} cannot be written: run it as root",

@@ -72,7 +72,7 @@ def test_first_document_with_a_field_goes_alone(make_site):
     world.live(20)
     assert sent(world) == ["a.pdf"]
     world.live(60)
-    assert sent(world) == ["a.pdf", "b.pdf", "c.pdf"]
+    assert sorted(sent(world)) == ["a.pdf", "b.pdf", "c.pdf"]
 
 
 def test_known_field_is_kept_over_restarts(make_site):
