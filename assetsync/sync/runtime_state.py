@@ -114,8 +114,6 @@ class RuntimeState:
         self._note_pause(self._gates.closures()[0], [] if pause is None else [pause], is_end=True)
         if pause is not None:
             self._runs.record(Pause, self._recorded(pause, ended=self._clock.now()))
-        if self._held_up is not None:
-            self._runs.record(HeldUp, None)
         self._note_unsettled(at_once=True)
 
     def _note_pause(self, last: Collection[Closed], ongoing: Sequence[Closed], *, is_end: bool = False) -> None:

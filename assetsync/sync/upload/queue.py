@@ -69,7 +69,9 @@ class UploadQueue:
         # The ids of the next newest, those of the folder with the fewest first; when the folders are counted again: in
         # any case, if files were added, and if none is left. A slow count is repeated less often.
         self._fewest: deque[int] = deque()
-        self._count_at = self._count_added_at = self._count_empty_at = 0.0
+        self._count_at = self._count_added_at = 0.0
+        # By choice, because one that leaves out a folder says nothing of another.
+        self._count_empty_at: dict[Choice, float] = {}
 
     def take(self, *choices: Choice) -> FileRow | None:
         """Return a row that is not leased, and whose name is not leased for its folder.
@@ -177,7 +179,7 @@ class UploadQueue:
         with self._lock:
             began = self._clock.steady()
             is_empty = not self._newest and not self._fewest
-            if began < self._count_at and not (is_empty and began >= self._count_empty_at):
+            if began < self._count_at and not (is_empty and began >= self._count_empty_at.get(choice, 0.0)):
                 return
             # Files that are added from now on may come too late for this count.
             self._count_at = float("inf")
@@ -189,7 +191,9 @@ class UploadQueue:
             ended = self._clock.steady()
             pause = _SPARING * (ended - began)
             was_added = self._count_at < float("inf")
-            self._count_added_at, self._count_empty_at = ended + min(pause / 2, _COUNT_SOON), ended + pause
+            self._count_added_at = ended + min(pause / 2, _COUNT_SOON)
+            later = {each: at for each, at in self._count_empty_at.items() if at > ended}
+            self._count_empty_at = later | {choice: ended + pause}
             self._count_at = self._count_added_at if was_added else ended + max(pause, _COUNT_SECONDS)
 
     def _due(

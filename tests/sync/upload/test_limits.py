@@ -103,6 +103,29 @@ def test_only_folder_goes_on_after_a_lost_upload(world):
     assert selection.take().destfolderid == "F0"
 
 
+def test_only_folder_goes_on_at_its_limit(make_world, monkeypatch):
+    """At three of four doubts only the newest files are taken, and a lost upload lets other folders go first.
+
+    That none of another folder is found says nothing of this one.
+    """
+    world = make_world(upload={"workers": "1"})
+    fewest = world.ledger.queue_folders.fewest
+    monkeypatch.setattr(
+        world.ledger.queue_folders, "fewest", lambda *given: (world.clock.advance(0.001), fewest(*given))[1]
+    )
+    for number in range(5):
+        world.write(f"{number}", b"%d" % number)
+    world.scan()
+    for _ in range(3):
+        world.service.script.append("lost_before")
+        assert world.site.uploader.step() is Step.WORKED
+        world.site.gates.checked()
+    assert world.ledger.doubts.count() == 3
+    assert world.site.gates.doubts.anew().held_for_waiting
+    world.clock.advance(1)
+    assert world.site.uploader.step() is Step.WORKED
+
+
 def test_pause_of_a_folder_holds_prepared_files(world):
     """Files that were prepared before their folder's pause began are not sent in it.
 
