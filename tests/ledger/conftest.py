@@ -22,11 +22,9 @@ M1, M2 = "1" * 32, "2" * 32
 def traced(store: Database) -> Iterator[list[str]]:
     """Give the statements that the calling thread reads with; while it reads alone, it uses a single connection."""
     statements: list[str] = []
-    with store.reader() as conn:
-        conn.conn.set_trace_callback(statements.append)
+    store.read(lambda conn: conn.conn.set_trace_callback(statements.append))
     yield statements
-    with store.reader() as conn:
-        conn.conn.set_trace_callback(None)
+    store.read(lambda conn: conn.conn.set_trace_callback(None))
 
 
 class Book:

@@ -115,22 +115,18 @@ class Database:
         assert self._commits is not None, "a ledger that was opened for reading is not written"
         return self._commits.in_one_commit()
 
-    def reader(self) -> AbstractContextManager[Handle]:
-        """Lend a reading connection for the block; callers must not leave a statement unfinished on it."""
-        return self._readers.lend()
-
     def rows(self, sql: str, *values: Any) -> list[Row]:
         """Return all rows of a bounded query."""
-        return self._read(lambda conn: conn.execute(sql, values).fetchall())
+        return self.read(lambda conn: conn.execute(sql, values).fetchall())
 
     def rows_where(self, table: str, where: str | None = None, *values: Any, **options: Any) -> list[dict[str, Any]]:
         """Return the rows of a small table for which a condition holds; `options` are those of `Table.rows_where`."""
-        return self._read(lambda conn: list(conn.table(table).rows_where(where, values, **options)))
+        return self.read(lambda conn: list(conn.table(table).rows_where(where, values, **options)))
 
-    def _read(self, query: Callable[[Handle], T]) -> T:
+    def read(self, query: Callable[[Handle], T]) -> T:
+        """Return what `query` makes of a reading connection (`Readers.lend`)."""
         try:
-            with self._readers.lend() as conn:
-                return query(conn)
+            return self._readers.lend(query)
         except sqlite3.Error as error:
             raise self.translate(error) from error
 
@@ -144,7 +140,7 @@ class Database:
 
     def fact(self, name: str) -> str | None:
         """Return one fact of the whole ledger (`ledger.file.facts`); None if it was never written."""
-        return self._read(lambda conn: fact(conn, name))
+        return self.read(lambda conn: fact(conn, name))
 
     def pages(self, sql: str, key: str, start: tuple[Any, ...], *values: Any) -> Iterator[Row]:
         """Yield any number of rows by keyset: `sql` ends in `… > (?, …) ORDER BY … LIMIT ?` over the columns of `key`.
@@ -217,14 +213,14 @@ def open_beside(path: Path, *, site: str | None = None, writable: bool = False) 
     path = real(path)
     _expect_ledger(path)
     store = Database(path, read_only=not writable)
+
+    def check(conn: Handle) -> None:
+        integrity.expect_current(path, conn, is_held=holder_of(path).sends)
+        if site is not None:
+            expect_owner(conn, path, site)
+
     try:
-        with store.reader() as conn:
-            integrity.expect_current(path, conn, is_held=holder_of(path).sends)
-            if site is not None:
-                expect_owner(conn, path, site)
-    except sqlite3.Error as error:
-        store.close()
-        raise store.translate(error) from error
+        store.read(check)
     except BaseException:
         store.close()
         raise

@@ -7,9 +7,10 @@ number of threads that read has no influence on descriptors and memory. How a co
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
+from typing import TypeVar
 
 from assetsync.ledger.file.handle import Handle
 
@@ -20,6 +21,8 @@ _PATIENCE = 5.0
 """Seconds for which `close` waits for the queries that it has interrupted: the disk may hang."""
 
 _INTERRUPT_EVERY = 0.1
+
+T = TypeVar("T")
 
 
 class Readers:
@@ -45,12 +48,12 @@ class Readers:
             # SQLite opens the log with the first read.
             conn.execute("PRAGMA schema_version").fetchall()
 
-    @contextmanager
-    def lend(self) -> Iterator[Handle]:
-        """Lend a connection for the block, which must leave no statement unfinished and lend no second connection.
+    def lend(self, query: Callable[[Handle], T]) -> T:
+        """Return what `query` makes of a connection; it must leave no statement unfinished and lend no second one.
 
         Raise sqlite3.ProgrammingError after `close`, and what opening a connection raises.
         """
+        # No context manager: it would take a third of the time of a small query.
         self._slots.get()
         try:
             if self._is_closed:
@@ -60,7 +63,7 @@ class Readers:
             except IndexError:
                 conn = self._open()
             try:
-                yield conn
+                return query(conn)
             finally:
                 self._free.append(conn)
         finally:

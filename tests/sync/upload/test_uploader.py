@@ -784,9 +784,8 @@ def test_equal_sizes_are_looked_up_by_index(world):
         world.write(f"{number:03}", b"%03d" % number)
     world.scan()
     steps = []
-    with world.ledger.store.reader() as conn:
-        # While a single thread reads, every query uses this connection.
-        conn.conn.set_progress_handler(lambda: steps.append(1) and 0, 1)
+    # While a single thread reads, every query uses this connection.
+    world.ledger.store.read(lambda conn: conn.conn.set_progress_handler(lambda: steps.append(1) and 0, 1))
     counts = []
     for _ in range(300):
         before = len(steps)
