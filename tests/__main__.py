@@ -4,7 +4,7 @@
 serve no sandbox and simulate no long time (the rule is in `tests/quick.py`). `--changed` runs those of them that the
 packages need that differ from the last commit, or, without a difference, those that it changed (`tests/changed.py`).
 
-Many tests wait for processes, so five run at once, of which two compute (`tests/conftest.py`); `-n 0` runs them one by
+Many tests wait for processes, so six run at once, of which two compute (`tests/conftest.py`); `-n 0` runs them one by
 one. A test that does not end is ended, with the place where it was, so that it does not keep silent about all others.
 """
 
@@ -33,7 +33,7 @@ def pytest_arguments(said: list[str]) -> list[str]:
     # The long ones take hours.
     ends = [] if "--long" in said else [f"faulthandler_timeout={_HANGS}", "faulthandler_exit_on_timeout=true"]
     # Few of the quick ones wait, and each worker first collects all tests.
-    workers = "3" if "--quick" in said else "5"
+    workers = "3" if "--quick" in said else "6"
     return ["-q", "-n", workers, *(word for end in ends for word in ("-o", end)), *said]
 
 

@@ -140,7 +140,7 @@ def _keep_files_in_memory() -> None:
 class _Scheduling(LoadScopeScheduling):
     """Hand out whole files, but the tests that wait one by one.
 
-    Three of five workers begin with the tests that wait, and two with those that compute: as many as CI has cores.
+    Four of six workers begin with the tests that wait, and two with those that compute: as many as CI has cores.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -148,7 +148,7 @@ class _Scheduling(LoadScopeScheduling):
         return nodeid if nodeid.startswith(_WAITING) and file not in _ONE_WORKER else file
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        waits = self.nodes.index(node) % 2 == 0
+        waits = self.nodes.index(node) % 3 != 1
 
         def rank(scope: str) -> tuple[bool, int]:
             place = next((place for place, first in enumerate(_FIRST) if scope.startswith(first)), len(_FIRST))

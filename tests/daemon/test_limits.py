@@ -160,7 +160,8 @@ def heaps_of(pid: int) -> int:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may read the map of a process that holds a key")
 def test_threads_share_few_heaps(make):
-    running = make(upload="{workers: 8}").start()
+    # A loaded process would have the heaps of the one from which it was forked.
+    running = make(upload="{workers: 8}").start(loaded=False)
     for turn in range(4):
         for number in range(8):
             (running.photos / f"{turn}-{number}.bin").write_bytes(os.urandom(9 * 2**20))
