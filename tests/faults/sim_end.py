@@ -233,6 +233,9 @@ def _pause(simulation: "Simulation") -> float:
     if settled is not None:
         waits.append(settled - clock.steady())
     waits = [wait for wait in waits if wait > 0]
+    if not waits and any(was_finished(simulation, row) for row in _all(simulation)):
+        # It is looked at each hour.
+        waits.append(60.0)
     return min(60.0, *waits, 60.0) + 0.01 if waits else 1.0
 
 
