@@ -7,7 +7,7 @@ Keeping the gates, that of the process, and counting the doubts is left to `sync
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum, auto
 from typing import NamedTuple
 
@@ -122,8 +122,7 @@ class Passage(StrEnum):
     CLOSED = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceGate:
+class ServiceGate(NamedTuple):
     """The gate of the service.
 
     An upload that is not answered closes it, so that an outage costs one health check at a time and not a failure for
@@ -184,11 +183,11 @@ class ServiceGate:
         """Return the gate once an upload has passed; None if none passes now."""
         if self.closed or self.is_on_trial:
             return None
-        return replace(self, inside=self.inside + 1, entered_at=now)
+        return self._replace(inside=self.inside + 1, entered_at=now)
 
     def left(self) -> "ServiceGate":
         """Return the gate after the end of an upload, whatever it is."""
-        return replace(self, inside=self.inside - 1, before=min(self.before, self.inside - 1))
+        return self._replace(inside=self.inside - 1, before=min(self.before, self.inside - 1))
 
     @property
     def fails_everywhere(self) -> bool:
@@ -209,8 +208,7 @@ class ServiceGate:
             until = max(self.closed.until, now + (trouble.retry_after or 0.0))
         since = now if last is None else last.since
         by_upload = trouble.met_by is Met.UPLOAD
-        return replace(
-            self,
+        return self._replace(
             state=Passage.CLOSED,
             last=Closed(trouble.reason, trouble.detail, since, until, failures, trouble.loses_answers),
             lookups_answered=by_upload,
@@ -220,16 +218,16 @@ class ServiceGate:
     def checked(self, now: float) -> "ServiceGate":
         """Return the gate after an answered health check: one upload passes."""
         state = Passage.TRIAL if self.closed else self.state
-        return replace(self, state=state, before=self.inside, lookups_answered=True, checked_at=now)
+        return self._replace(state=state, before=self.inside, lookups_answered=True, checked_at=now)
 
     def answered(self) -> "ServiceGate":
         """Return the gate after an upload whose answer has the interface's form: open, unless it has closed since."""
-        return replace(self, state=self._unless_on_trial(), failed_in=frozenset())
+        return self._replace(state=self._unless_on_trial(), failed_in=frozenset())
 
     def failed_into(self, destfolderid: str) -> "ServiceGate":
         """Return the gate after an answered failure; as after an answer, unless it `fails_everywhere`."""
-        gate = replace(self, failed_in=self.failed_in | {destfolderid})
-        return gate if gate.fails_everywhere else replace(gate, state=self._unless_on_trial())
+        gate = self._replace(failed_in=self.failed_in | {destfolderid})
+        return gate if gate.fails_everywhere else gate._replace(state=self._unless_on_trial())
 
     def _unless_on_trial(self) -> Passage:
         return Passage.OPEN if self.state is Passage.TRIAL else self.state

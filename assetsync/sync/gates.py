@@ -175,7 +175,7 @@ class Gates:
     @property
     def ongoing(self) -> Closed | None:
         """The closure that is not known to be over (`ServiceGate.ongoing`)."""
-        return self._service.ongoing(self._clock.steady()) or self._lacking(REST)
+        return next(iter(self.closures()[1]), None)
 
     def closures(self) -> tuple[list[Closed], list[Closed]]:
         """Return the last closure of each gate, over or not, and those that are not known to be over."""
@@ -253,7 +253,7 @@ class Gates:
             self._service = self._service.left()
 
     def answered(self) -> None:
-        """Record an upload whose answer has the interface's form. One that began after a lack shows its end."""
+        """Record an upload whose answer has the interface's form. It ends a lack whose time is over, too."""
         with self._lock:
             self._service = self._service.answered()
             if self._process is not None and not self._lacking(0.0):
@@ -333,7 +333,7 @@ class Gates:
     def nothing_to_send(self) -> None:
         """Record that no file can be sent, so that an answered health check shows the end of the trouble."""
         with self._lock:
-            self._service = replace(self._service, needs_trial=False)
+            self._service = self._service._replace(needs_trial=False)
 
     def check_due(self) -> bool:
         """Return whether a health check is due."""
