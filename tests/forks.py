@@ -15,6 +15,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -45,6 +46,7 @@ class Forked:
         self.returncode: int | None = None
         said = {"words": self.args, "env": dict(env), "cwd": os.getcwd(), "code": f"{broken}\n{MAIN}"}
         streams = [each if isinstance(each, int) else each.fileno() for each in (stdout, stderr)]
+        self._reading = threading.Lock()
         self._ends, writing = os.pipe()
         socket.send_fds(_server(), [json.dumps(said).encode()], [*streams, writing])
         os.close(writing)
@@ -62,8 +64,10 @@ class Forked:
             ends.register(self._ends, select.POLLIN)
             if not ends.poll(None if timeout is None else timeout * 1000):
                 raise subprocess.TimeoutExpired(self.args, timeout)
-            self.returncode = os.waitstatus_to_exitcode(self._next())
-            os.close(self._ends)
+            with self._reading:
+                if self.returncode is None:
+                    self.returncode = os.waitstatus_to_exitcode(self._next())
+                    os.close(self._ends)
         return self.returncode
 
     def send_signal(self, number: int) -> None:
