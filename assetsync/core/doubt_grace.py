@@ -1,7 +1,8 @@
 """Decide how long look-ups must be answered without an asset before its upload counts as absent.
 
-A `Grace` records which look-ups were answered, and when. A `Watch` decides whether a look-up counts for it, and how
-long the grace must be. What follows from it is left to `core.doubt`.
+A listing of the folder begins the grace, and another one that begins after it ends it. Searches by name between them
+show that the service answered all the time. A `Grace` records which look-ups were answered, and when. A `Watch` decides
+whether a look-up counts for it, and how long the grace must be. What follows from it is left to `core.doubt`.
 """
 
 from dataclasses import dataclass, field, replace
@@ -72,6 +73,14 @@ class Grace:
         if self.boot != boot or started < self.last or length > gap + SLOW_GAP * slow:
             return Grace(boot, ended, ended, rounds=self.rounds, round_at=self.round_at if self.boot == boot else 0.0)
         return replace(self, last=max(self.last, started), slow=max(self.slow, slow) if length > gap else self.slow)
+
+    def continued(self, started: float, ended: float, boot: str, gap: float, *, slow: float = 0.0) -> "Grace":
+        """Return the grace after an answered search by name, which continues a span and never begins one.
+
+        The service may show the asset under another name.
+        """
+        grace = self.answered(started, ended, boot, gap, slow=slow)
+        return grace if (grace.boot, grace.first) == (self.boot, self.first) else self
 
     def after_round(self, started: float, ended: float) -> "Grace":
         """Return the grace after a completely answered round later than STORED_BY_NOW; it counts if it is apart."""
@@ -154,6 +163,7 @@ class Watch:
     - `newest`: the newest attempt now.
     - `sample`: the attempt of the control sample that the service showed before this look-up; 0 if it showed none.
     - `grace`, `lag`, `read_timeout`: the configured seconds. Look-ups may be out of date by `lag`.
+    - `by_name`: the look-up searched by name alone, and did not list the folder.
     """
 
     is_final: bool
@@ -169,6 +179,7 @@ class Watch:
     grace: float
     lag: float
     read_timeout: float
+    by_name: bool = False
 
     @property
     def age(self) -> float:
@@ -195,7 +206,9 @@ class Watch:
 
     @property
     def counted(self) -> Grace:
-        """Return the grace after this look-up; empty if the look-up is not current."""
+        """Return the grace after this look-up; empty if a listing is not current."""
+        if self.by_name:
+            return self.before.grace.continued(*self.span, self.boot, self.gap, slow=self.slow)
         if not self.is_current():
             return Grace()
         grace = self._extended(self.before.grace)
@@ -204,8 +217,8 @@ class Watch:
         return grace.after_round(*self.span) if is_late else grace
 
     def is_over(self) -> bool:
-        """Return whether look-ups were answered for long enough, or often enough."""
-        return self.counted.over(self.needed)
+        """Return whether look-ups were answered for long enough, or often enough, and this one lists the folder."""
+        return not self.by_name and self.counted.over(self.needed)
 
     def is_current(self) -> bool:
         """Return whether this look-up counts for the absence of an asset that it does not show.

@@ -64,13 +64,18 @@ class _Service:
         )
         urllib.request.urlopen(request).close()
 
+    def requests(self) -> dict[str, int]:
+        """Return the number of requests for each operation."""
+        with urllib.request.urlopen(f"{self._address}/_sandbox/log") as answer:
+            return json.loads(answer.read())
+
     def assets(self) -> list[dict[str, object]]:
         with urllib.request.urlopen(f"{self._address}/_sandbox/assets") as answer:
             return json.loads(answer.read())
 
 
 @contextmanager
-def _service(data: Path) -> Iterator[_Service]:
+def serving_sandbox(data: Path) -> Iterator[_Service]:
     argv = [
         PROGRAM,
         "sandbox",
@@ -123,7 +128,7 @@ def by_daemon(weather: Weather, folders: int, files: int, ends: Callable[[int, f
 
     The seconds count from the first asset.
     """
-    with _service(weather.base / "service") as service:
+    with serving_sandbox(weather.base / "service") as service:
         config = _site(weather.base, service, folders, files)
         service.set_faults([{"kind": "latency", "operation": "upload", "seconds": _LATENCY}, *weather.faults])
         argv = [weather.program, "run", "--config", str(config)]
@@ -214,7 +219,7 @@ def short_runs(bench: Bench, programs: dict[str, str]) -> Table:
     for name, program in programs.items():
         base = bench.scratch / f"runs-{len(rows)}"
         base.mkdir()
-        with _service(base / "service") as service:
+        with serving_sandbox(base / "service") as service:
             config = _site(base, service, 1, files)
             service.set_faults([{"kind": "status", "operation": "upload", "status": 500, "every": 5}])
             row = [name]

@@ -71,6 +71,22 @@ def test_where_look_ups_are_slow(
     assert before.answered(started, ended, boot, SECONDS / 2, slow=slow) == expected, rule
 
 
+@pytest.mark.parametrize(
+    ("rule", "before", "look", "expected"),
+    [
+        ("it continues a span", Grace("a", 10, 20), (60, 61, "a"), Grace("a", 10, 60)),
+        ("it begins none", Grace(), (60, 61, "a"), Grace()),
+        ("it begins none after a gap", Grace("a", 10, 20), (100, 101, "a"), Grace("a", 10, 20)),
+        ("it begins none in another boot", Grace("a", 10, 20), (60, 61, "b"), Grace("a", 10, 20)),
+    ],
+)
+def test_search_by_name_only_continues_a_grace(
+    rule: str, before: Grace, look: tuple[float, float, str], expected: Grace
+):
+    started, ended, boot = look
+    assert before.continued(started, ended, boot, SECONDS / 2) == expected, rule
+
+
 LOOKED = Looked(Grace("a", 1000, 1030), Grace("a", 1000, 1030), newest=5, since=1000, boot="a")
 """Look-ups of one boot: the first ended at 1,000 s, the last began at 1,030 s."""
 
@@ -262,3 +278,10 @@ def test_pace_follows_the_quicker_look_up():
 )
 def test_grace_is_over(rule: str, grace: Grace, expected: bool):
     assert grace.over(SECONDS) is expected, rule
+
+
+def test_search_by_name_ends_no_grace():
+    by_name = replace(WATCH, took=None, by_name=True, before=replace(LOOKED, grace=Grace("a", 1060 - SECONDS, 1030)))
+    assert by_name.counted == Grace("a", 1060 - SECONDS, 1060)
+    assert not by_name.is_over()
+    assert replace(by_name, by_name=False).is_over()

@@ -29,7 +29,7 @@ from assetsync.core.doubt_grace import SLOW_GAP
 from assetsync.core.states import Event
 from assetsync.model import State
 
-from .model_lookups import look_ends, looks_for
+from .model_lookups import look_ends, looks_for, name_searched
 from .model_world import (
     GAP,
     GRACE,
@@ -95,6 +95,8 @@ def steps(s: Scenario, w: World) -> Iterator[Step]:
         if doubts:
             look = Look(0, doubts, w.posts, tuple(made.processed for made in w.assets))
             yield "a look-up begins", w._replace(look=look)
+            if s.by_name and up:
+                yield name_searched(s, w, doubts)
         if s.lags and more and up:
             yield "another file is accepted", accepted_beside(w)
     elif up:

@@ -73,6 +73,22 @@ def look_ends(s: Scenario, w: World, shown: tuple[bool, ...], words: str) -> Ste
     return f"{words}: {', '.join(said) or 'nothing'}", w
 
 
+def name_searched(s: Scenario, w: World, doubts: tuple[int, ...]) -> Step:
+    """Continue the graces by a search that shows nothing: the asset may be there under another name."""
+    w = w._replace(attempts=tuple(_continued(s, a) if a.no in doubts else a for a in w.attempts))
+    if "a listing ends the grace" in s.without:
+        for a in (a for a in w.attempts if a.no in doubts and a.grace is not None):
+            doubt = Doubt(len(s.contents[a.file]), s.contents[a.file])
+            verdict = decide(doubt, (), _grace_of(a), GRACE)
+            w = w if verdict.judgement is Judgement.WAIT else ended(s, w, a, verdict)
+    return "a search by name is answered", w
+
+
+def _continued(s: Scenario, a: Attempt) -> Attempt:
+    grace = _grace_of(a).continued(_NOW, _NOW, "now", GRACE / 2)
+    return a._replace(grace=kept(s, grace) if grace.boot else None)
+
+
 def judged(s: Scenario, w: World, a: Attempt, look: Look, shown: tuple[bool, ...]) -> tuple[World, str]:
     order = (look.began, w.posts)
     old = [i for i in range(len(shown)) if w.assets[i].age < s.lags or w.other >= 0]
@@ -185,8 +201,8 @@ def show(i: int, name: str, content: str, processed: bool, gives_md5: bool) -> A
 
 def counted(s: Scenario, a: Attempt, look: Look, slow: int) -> Grace:
     """The grace after this look-up, by the real rule or by that rule with a part of it taken away."""
-    boot, age, span, longer = a.grace or ("", 0, 0, 0)
-    before = Grace(boot, _NOW - age - span, _NOW - age, longer) if a.grace else Grace()
+    before = _grace_of(a)
+    boot = before.boot
     started, ended, now = _NOW - look.age, _NOW, "now"
     match s.without:
         case "an absence needs a grace":
@@ -202,6 +218,11 @@ def counted(s: Scenario, a: Attempt, look: Look, slow: int) -> Grace:
         case _:
             pass
     return before.answered(started, ended, now, GRACE / 2, slow=slow)
+
+
+def _grace_of(a: Attempt) -> Grace:
+    boot, age, span, longer = a.grace or ("", 0, 0, 0)
+    return Grace(boot, _NOW - age - span, _NOW - age, longer) if a.grace else Grace()
 
 
 def with_rounds(s: Scenario, a: Attempt, grace: Grace, look: Look) -> tuple[Attempt, Grace]:

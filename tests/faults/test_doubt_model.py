@@ -40,6 +40,7 @@ LATE = replace(QUIET, late=7, cuts=False)
 ANSWERS = replace(LATE, answers=True)
 ANSWERS_ALIKE = replace(UNREADABLE, late=7, answers=True, processes=False, crashes=False)
 HALF = replace(LATE, half=7)
+BY_NAME = replace(QUIET, by_name=True, cuts=False, crashes=False, processes=False)
 KEYS = replace(QUIET, keys=True, cuts=False, hangs=False, waits=0)
 
 SCENARIOS = {
@@ -59,6 +60,7 @@ SCENARIOS = {
     "stored_long_after_the_end": replace(LATE, waits=1),
     "answered_or_stored_long_after_the_end": replace(ANSWERS, waits=0),
     "rounds_after_half_a_day": replace(HALF, waits=0),
+    "searches_by_name_between_listings": BY_NAME,
     "another_key": KEYS,
 }
 # Worlds of a hundred thousand states and more; `sim_nameless` has the crashes without them.
@@ -115,6 +117,7 @@ RULES = (
     ("an adoption hands on what was not answered", ANSWERS_ALIKE, SENT_TWICE),
     ("a restart begins the lag anew", LAGS, SENT_TWICE),
     ("another key begins the span anew", KEYS, SENT_TWICE),
+    ("a listing ends the grace", BY_NAME, SENT_TWICE),
     ("rounds count after half a day", HALF, SENT_TWICE),
 )
 

@@ -1,16 +1,18 @@
 """Look up the uploads whose answer was lost, and end each doubt.
 
-A round handles all due doubts, folder by folder. The resolver first searches for a new doubt by name, unless the folder
-has several. If a due doubt is left, one listing of the folder serves it and all other doubts of the folder. An upload
-that its folder does not show after the grace is looked up in all folders before the file is sent again. A look-up
-without an answer decides nothing and leaves a gap in the grace. Failed look-ups of other doubts do not delay a doubt
-whose own look-ups were answered.
+A round handles all due doubts, folder by folder. The resolver first searches for new doubts by name, unless the folder
+has several. If a due doubt is left, one listing of the folder serves it and all other doubts of the folder. The larger
+a folder, the longer it is not listed again. Until then, searches by name find its doubts, or one that shows an asset of
+ours continues their graces. An upload that its folder does not show after the grace is looked up in all folders before
+the file is sent again. A look-up without an answer decides nothing and leaves a gap in the grace. Failed look-ups of
+other doubts do not delay a doubt whose own look-ups were answered.
 
 The judgement is left to `core.doubt`, the assets that look-ups show to `sync.doubts.candidates`, and the backoff of
 folders whose look-ups fail to `sync.lookup_gates`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 import structlog
@@ -35,6 +37,12 @@ log = structlog.get_logger(__name__)
 _NEW_BY_NAME_AT_MOST = 3
 _BY_NAME_AT_MOST = 20
 """Most doubts that are searched for by name in a folder whose last look-up failed: its listing may fail again."""
+_BY_NAME_LOOKS = 3
+"""Number of its look-ups in which a doubt is searched for by its own name while its folder is not listed."""
+_LISTED_AGAIN = 40
+"""A folder is listed again after so many times the seconds that its listing took, or after a part of the grace."""
+_LISTED_AGAIN_PART = 1 / 4
+_SAMPLES = 3
 _FAILED_IN_A_ROW = 2
 _SLOWEST = 60.0
 _SLOW_PART = 16
@@ -73,6 +81,8 @@ class Resolver:
         self._due: set[int] = set()
         self._sample: int | None = None
         self._paces: dict[tuple[str, bool], Pace] = {}
+        # Per folder: from when it may be listed again, in steady seconds.
+        self._list_at: dict[str, float] = {}
         self._lookup_gates = LookupGates(health_check, grace=grace)
         self._candidates = Candidates(context)
         self._everywhere = InTurn(context.clock.steady, grace * _EVERYWHERE_PART)
@@ -167,19 +177,24 @@ class Resolver:
         attempts, folders = {attempt for attempt, _ in undecided}, {folder for _, folder in undecided}
         self._candidates.forget_but(attempts)
         self._paces = {kind: pace for kind, pace in self._paces.items() if kind[0] in folders}
+        self._list_at = {folder: at for folder, at in self._list_at.items() if folder in folders}
         self._lookup_gates.keep(folders)
 
     def _folder(self, destfolderid: str, doubts: Sequence[OpenDoubt]) -> tuple[list[Looking], Failure | None]:
         """Look up the doubts of a folder and judge the answered ones; return all doubts and the last failure."""
         looking = [self._candidates.begin(doubt) for doubt in doubts]
         answers = self._answers
-        failure = self._by_name(destfolderid, self._to_search(destfolderid, looking))
+        lists = self._listing_in(destfolderid) <= 0
+        failure = self._by_name(destfolderid, self._to_search(destfolderid, looking, lists=lists))
         unseen = [one for one in looking if not one.by_name]
         if not any(one.doubt.attempt.id in self._due for one in unseen):
             # Searches by name found all due doubts: the others wait for a listing that is needed.
             unseen = []
         keeps_failing = self._lookup_gates.keeps_failing(destfolderid) and self._answers == answers
-        if unseen and (failure is None or (failure.is_passing and not keeps_failing)):
+        if unseen and not lists and failure is None and self._shows_ours(destfolderid, unseen):
+            for one in unseen:
+                self._wait(one, replace(self._watch(one), by_name=True), counts=True)
+        elif unseen and (failure is None or (failure.is_passing and not keeps_failing)):
             # A listing also shows the assets that a search by name shows.
             failure = self._by_listing(destfolderid, unseen)
             if failure is not None and failure.is_passing and self._answers == answers:
@@ -190,13 +205,20 @@ class Resolver:
             self._judge_all(destfolderid, answered)
         return looking, failure
 
-    def _to_search(self, destfolderid: str, looking: Sequence[Looking]) -> Sequence[Looking]:
-        """Return the doubts to search for by name: a few new ones, or all if the folder may not be listed."""
+    def _listing_in(self, destfolderid: str) -> float:
+        """Return the seconds until a folder may be listed again; 0 or less for now."""
+        return self._list_at.get(destfolderid, 0.0) - self._clock.steady()
+
+    def _to_search(self, destfolderid: str, looking: Sequence[Looking], *, lists: bool) -> Sequence[Looking]:
+        """Return the doubts to search for by name: a few new ones, or more if the folder may not be listed."""
         # A folder whose searches are answered while its listings fail is not in backoff.
         if self._lookup_gates.failed_last(destfolderid):
             return looking if len(looking) <= _BY_NAME_AT_MOST else ()
-        new = [one for one in looking if not one.doubt.attempt.looks]
-        return new if len(new) <= _NEW_BY_NAME_AT_MOST else ()
+        most, looks = (_NEW_BY_NAME_AT_MOST, 1) if lists else (_BY_NAME_AT_MOST, _BY_NAME_LOOKS)
+        attempts = ((one, one.doubt.attempt) for one in looking)
+        # A search for a broad name may take as long as a listing.
+        new = [one for one, each in attempts if each.looks < looks and not is_broad(each.sent_name)]
+        return new if len(new) <= most else ()
 
     def _by_name(self, destfolderid: str, looking: Sequence[Looking]) -> Failure | None:
         """Look up each doubt by its name, and return the last failure.
@@ -218,6 +240,28 @@ class Resolver:
                 break
         return failure
 
+    def _shows_ours(self, destfolderid: str, unseen: Sequence[Looking]) -> bool:
+        """Return whether a folder that is not listed now shows an asset of ours by its name, and none for the doubts.
+
+        It answers then, and as truly as if it were listed: a database that is being restored may show nothing.
+        """
+        samples = self._ledger.control_samples.read_back_last(destfolderid, _SAMPLES)
+        named = ((one.sent_name, one.assetid) for one in samples)
+        name, assetid = next((each for each in named if each[0] and not is_broad(each[0])), (None, None))
+        if name is None or any(one.assets for one in unseen):
+            return False
+        shown = False
+
+        def noting(assets: Iterator[Asset]) -> Iterator[Asset]:
+            nonlocal shown
+            for asset in assets:
+                shown = shown or (asset.id, asset.folder_id) == (assetid, destfolderid)
+                yield asset
+
+        request = SearchRequest(searchfor=like_pattern(name), folderid=destfolderid, dbdirect=True)
+        failure = self._read(unseen, noting(every(self._service.search, request)), destfolderid)
+        return failure is None and shown and not any(one.assets for one in unseen)
+
     def _by_listing(self, destfolderid: str, unseen: Sequence[Looking]) -> Failure | None:
         """Look up doubts in a listing of their folder; look up refused duplicates that it lacks in all folders."""
         # Search for the control sample before the listing, so that the listing is at least as current as the sample.
@@ -226,11 +270,15 @@ class Resolver:
             boot, each = self._clock.boot(), [looked_of(doubt.attempt) for doubt in self._round]
             since = [looked.newest for looked in each if looked.watched.boot == boot]
             self._sample = shown_sample(self._service, self._ledger.control_samples, since)
+        started = self._clock.steady()
         whole = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True)
         listing = CheckedListing(self._service, self._ledger, whole, self._clock.now())
         failure = self._read(unseen, listing, destfolderid)
         if failure is not None:
             return failure
+        took = self._clock.steady() - started
+        again = min(_LISTED_AGAIN * took, _LISTED_AGAIN_PART * self._grace)
+        self._list_at[destfolderid] = self._clock.steady() + again
         for one in unseen:
             one.is_answered = self._candidates.has_equal(one)
         rest = [one for one in unseen if not one.is_answered]
@@ -358,20 +406,27 @@ class Resolver:
         return judge(one.facts, candidates, watch.counted, watch.needed, now)
 
     def _judge(self, one: Looking, newest: int) -> None:
-        ledger, attempt = self._ledger.doubts, one.doubt.attempt
         watch = self._watch(one)
         verdict = self._verdict(one, watch, newest)
         now = self._clock.now()
         if verdict.judgement is Judgement.ABSENT:
             verdict = self._unless_moved(one, verdict, now)
-        ledger.decide(one.doubt, verdict, now)
+        self._ledger.doubts.decide(one.doubt, verdict, now)
         if verdict.judgement is Judgement.WAIT:
-            looked = watch.looked(counts=verdict.counts_for_grace)
-            pause = self._pause(attempt.looks, watch.gap)
-            if looked.grace.boot and not watch.is_over():
-                pause = min(pause, max(_LEAST_PAUSE, looked.grace.end(watch.needed) - self._clock.steady()))
-            ledger.looked(attempt.id, looked, now + pause)
+            self._wait(one, watch, counts=verdict.counts_for_grace)
         self._report(one, verdict)
+
+    def _wait(self, one: Looking, watch: Watch, *, counts: bool) -> None:
+        """Record an answered look-up that decided nothing, and when the next one is due."""
+        attempt, looked = one.doubt.attempt, watch.looked(counts=counts)
+        pause = self._pause(attempt.looks, watch.gap)
+        listed = self._listing_in(attempt.destfolderid)
+        if looked.grace.boot and not watch.is_over():
+            pause = min(pause, max(_LEAST_PAUSE, listed, looked.grace.end(watch.needed) - self._clock.steady()))
+        elif watch.by_name:
+            # A listing begins the grace.
+            pause = min(pause, max(_LEAST_PAUSE, listed))
+        self._ledger.doubts.looked(attempt.id, looked, self._clock.now() + pause)
 
     def _unless_moved(self, one: Looking, absent: Verdict, now: float) -> Verdict:
         if one.wider is None:

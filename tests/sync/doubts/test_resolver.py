@@ -12,6 +12,7 @@ from assetsync.core.doubt_grace import SLOW_GRACE
 from assetsync.errors import BadAnswer, ServiceUnreachable
 from assetsync.model import State
 from assetsync.service.multipart import closing
+from assetsync.service.search import like_pattern
 from assetsync.sync.doubts import candidates
 from assetsync.sync.lookup_gates import Failure
 from assetsync.sync.requests.decisions import Resolve
@@ -1135,6 +1136,90 @@ def test_doubts_of_a_folder_share_one_listing(world):
     assert world.ledger.doubts.count() == 0
 
 
+@pytest.fixture
+def large_folder(make_world, clock):
+    """Give a world with a verified file and a doubt, in a folder whose listing takes a second.
+
+    The times of the listings are in `listed`, on the steady clock.
+    """
+
+    def make(name: str = "a.jpg"):
+        world = make_world(upload={"doubt_grace": "2m"}, service={"read_timeout": "5s"})
+        world.write("known.jpg", b"known")
+        world.scan()
+        world.live(60)
+        assert world.row("known.jpg").state is VERIFIED
+        world.listed = []
+
+        def take(request) -> None:
+            is_first_page = request.available != "0" and request.startrow in (None, 1)
+            if request.folderid is not None and request.searchfor == "%" and is_first_page:
+                world.listed.append(clock.steady())
+                clock.advance(1.0)
+
+        world.service.during_search = take
+        lose(world, "lost_before", path=name)
+        world.site.gates.checked()
+        # The folder was listed before the upload.
+        world.listed.clear()
+        return world
+
+    return make
+
+
+def test_large_folder_is_seldom_listed(large_folder, clock):
+    """A listing begins the grace and another ends it; searches by name continue it in between."""
+    world, began = large_folder(), clock.steady()
+    while len(world.service.posts) == 2:
+        assert clock.steady() - began < 2 * 120
+        world.live(1)
+    assert world.listed[-1] - world.listed[0] >= 120
+    assert min(after - before for before, after in pairwise(world.listed)) >= 30
+    assert len(world.listed) <= 6
+
+
+def test_doubt_of_large_folder_is_found_by_name(large_folder):
+    world = large_folder()
+    world.live(5)
+    lose(world, "lost_after", path="b.jpg", content=b"other content")
+    world.live(5)
+    assert world.row("b.jpg").state is not IN_DOUBT
+    assert len(world.listed) == 1
+
+
+def test_empty_answers_continue_no_grace(large_folder, clock):
+    """The service shows nothing of ours between two listings, and stores an upload after it is itself again."""
+    world = large_folder()
+    world.live(31)
+    began, shown = clock.steady(), dict(world.service.assets)
+    world.service.assets.clear()
+    world.live(80)
+    world.service.assets.update(shown)
+    while len(world.service.posts) == 2:
+        world.live(1)
+    assert clock.steady() - began >= 80 + 120
+
+
+def test_asset_of_the_name_lets_a_large_folder_be_listed(large_folder):
+    """The listing judges the asset, and records its first sight."""
+    world = large_folder()
+    world.live(1)
+    world.service.put(b"another content", "a.jpg")
+    world.live(10)
+    assert len(world.listed) > 1
+    assert world.row("a.jpg").state is IN_DOUBT
+
+
+@pytest.mark.parametrize("name", ["日月.jpg", "日.jpg"])
+def test_folder_of_broad_names_is_listed(large_folder, name):
+    """A search for such a name would show as much as a listing, and each asset may be the upload."""
+    world = large_folder(name)
+    world.live(60)
+    assert len(world.listed) > 3
+    assert not any(search.searchfor == like_pattern(name) for search in world.service.searches)
+    assert world.row(name).state is IN_DOUBT
+
+
 def test_doubt_found_by_name_lists_no_folder(world):
     """An older doubt of the folder waits for its own time."""
     lose(world, "lost_before")
@@ -1396,7 +1481,7 @@ def test_slow_failure_is_not_repeated(of_folders, clock):
 
     world.service.during_search = hang
     world.site.resolver.step()
-    assert asked == ["_0.jpg"]
+    assert asked == ["%"]
 
 
 @pytest.mark.parametrize("each", [2, 3, 4])
