@@ -229,8 +229,12 @@ class Checks:
                 raise Violation(f"I6: {row['sent_name']} is looked up {row['looks'] - seen[0][1]} times in a minute")
 
     def _answered_graces(self) -> None:
-        """I2: the grace of a doubt spans answered look-ups of its folder alone, without a longer gap than may be."""
+        """I2: the grace of a doubt spans answered look-ups of its folder alone, without a longer gap than may be.
+
+        A search for another name counts if it shows an asset of ours.
+        """
         service, boot = self._simulation.service, self._simulation.clock.boot()
+        ours = {row["assetid"] for row in self._rows("SELECT assetid FROM files WHERE assetid IS NOT NULL")}
         for row in self._rows(
             "SELECT id, destfolderid, sent_name, grace_first, grace_last, grace_slow, took, left_part, answered"
             " FROM attempts"
@@ -244,8 +248,11 @@ class Checks:
             asked_for = ("%", like_pattern(row["sent_name"]))
             answered = [
                 at
-                for booted, at, folder, pattern in service.answered
-                if booted == boot and at >= first and folder == row["destfolderid"] and pattern in asked_for
+                for booted, at, folder, pattern, shown in service.answered
+                if booted == boot
+                and at >= first
+                and folder == row["destfolderid"]
+                and (pattern in asked_for or not ours.isdisjoint(shown))
             ]
             if first == last:
                 # It begins when the process goes on after the answer, which may be later.

@@ -45,8 +45,8 @@ class SimService(httpx.BaseTransport):
         self.made: Callable[[Stored], None] = lambda _asset: None
         self.plans: deque[Plan] = deque()
         self.broken_searches = 0
-        self.answered: list[tuple[str, float, str, str]] = []
-        """The boot, the steady time, the folder and the pattern of each search in the database that was answered."""
+        self.answered: list[tuple[str, float, str, str, list[str]]] = []
+        """Each search in the database that was answered: boot, steady time, folder, pattern, and the ids shown."""
         self.assets: dict[str, Stored] = {}
         self.given: set[str] = set()
         self.posts: list[Post] = []
@@ -415,14 +415,14 @@ class SimService(httpx.BaseTransport):
         # It reads in the middle of the time that it takes.
         takes = self.habits.look_takes / 2 if form.get("dbdirect") == "true" else 0.0
         self._clock.advance(takes)
-        answer = self._found(form)
+        answer, shown = self._found(form)
         self._clock.advance(takes)
         if form.get("dbdirect") == "true" and is_whole:
             at = self._clock.boot(), self._clock.steady()
-            self.answered.append((*at, form.get("folderid", ""), form["searchfor"]))
+            self.answered.append((*at, form.get("folderid", ""), form["searchfor"], shown))
         return answer
 
-    def _found(self, form: dict[str, str]) -> httpx.Response:
+    def _found(self, form: dict[str, str]) -> tuple[httpx.Response, list[str]]:
         now = self._clock.true
         found = [asset for asset in self.shown() if self._matches(asset, form, now)]
         if self.habits.lag and form.get("dbdirect") == "true":
@@ -452,7 +452,7 @@ class SimService(httpx.BaseTransport):
         if lies.folder_id == "missing":
             at = columns.index("folder_id")
             columns, rows = _without(at, columns), [_without(at, row) for row in rows]
-        return as_json({"COLUMNS": columns, "DATA": rows})
+        return as_json({"COLUMNS": columns, "DATA": rows}), [a.id for a in found]
 
     def _shift(self, folder: str) -> None:
         """Delete a few strangers that come first in a folder, as people do while it is listed."""
