@@ -95,7 +95,8 @@ def steps(s: Scenario, w: World) -> Iterator[Step]:
         if doubts:
             look = Look(0, doubts, w.posts, tuple(made.processed for made in w.assets))
             yield "a look-up begins", w._replace(look=look)
-            if s.by_name and up:
+            # Another key shows nothing of ours.
+            if s.by_name and up and w.other < 0:
                 yield name_searched(s, w, doubts)
         if s.lags and more and up:
             yield "another file is accepted", accepted_beside(w)

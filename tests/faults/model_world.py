@@ -22,8 +22,8 @@ class Scenario:
     known that uploads may come back under other names · `waits`: ticks after which a look-up is given up · `processes`:
     assets may show before they are processed · `lags`: ticks by which look-ups are old, as the configuration says ·
     `late`: ticks within which a request that ended is stored, 0 for the grace · `answers`: the application may answer
-    that it failed, after which it stores within the grace or never · `by_name`: searches by name, which show nothing
-    here, are answered beside the look-ups · `half`: ticks after the first answered look-up
+    that it failed, after which it stores within the grace or never · `by_name`: searches by name, which show another
+    asset of ours, are answered beside the look-ups · `half`: ticks after the first answered look-up
     from which rounds count, 0 where they do not · `keys`: assetsync may be started with another key, which shows
     nothing, for less than a grace.
     """

@@ -80,6 +80,10 @@ LONG = {
     "answered_and_slow_look_ups": ANSWERS,
     "rounds_and_slow_look_ups": HALF,
     "another_key_and_slow_look_ups": replace(KEYS, waits=1),
+    "searches_by_name_and_look_ups_that_lag": replace(LAGS, by_name=True),
+    "searches_by_name_and_rounds": replace(HALF, waits=0, by_name=True),
+    "searches_by_name_and_another_key": replace(KEYS, by_name=True),
+    "searches_by_name_and_equal_content": replace(TWO_NAMES, by_name=True),
 }
 
 # Each rule of the protocol taken away, in the world that shows what it is for, and what then happens.
