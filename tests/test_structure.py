@@ -27,7 +27,7 @@ def docstrings() -> dict[Path, str]:
 
 
 def named_modules() -> set[str]:
-    """Return the modules that docstrings of test files name, such as `sync/lookups.py`."""
+    """Return the modules that docstrings of test files name, such as `sync/observer.py`."""
     text = "\n".join(docstrings().values())
     slashed = re.findall(r"(?<![\w/])(?:assetsync/|tests/)?([a-z_/]+\.py)\b", text)
     dotted = re.findall(r"\bassetsync\.([a-z_.]+[a-z])", text)

@@ -2,7 +2,7 @@
 
 A control sample is an asset that the service should hold; it is searched for before a listing that shows nothing is
 believed. Reading back is left to `sync.readback`, the meaning of what it shows to `core.read_back`, searching for
-samples to `sync.lookups`.
+samples to `sync.observer`.
 """
 
 from collections.abc import Sequence

@@ -34,14 +34,6 @@ _LEAST = 12
 
 
 @dataclass(slots=True)
-class Paging:
-    """What the answers of a service have shown about its paging."""
-
-    is_ignored: bool = False
-    """Whether a search in the database returned all rows at once, whatever `startrow` and `maxrows` were."""
-
-
-@dataclass(slots=True)
 class Extent:
     """How much the answers of one search held: `rows` with aliases and repeats, rows of overlapping pages once.
 
@@ -61,19 +53,17 @@ def every(
     *,
     size: int = PAGE,
     most: int = MOST,
-    paging: Paging | None = None,
     extent: Extent | None = None,
 ) -> Iterator[Asset]:
     """Yield every asset that a search finds, each at least once and none skipped but aliases, in the service's order.
 
     `size` is the number of rows per request; a size below 12 is raised to 12. Memory holds the ids of a few pages. The
     iteration ends with an empty page, with the second page in a row without a new asset, or earlier if the first two
-    answers show that nothing more follows. What is known of the `paging` saves the second page, and is learned from the
-    answers; leave it out if a file may be sent because an asset is not shown. `extent` receives what the answers held.
+    answers show that nothing more follows. `extent` receives what the answers held.
     Raise BadAnswer after `most` assets, so that it ends with any service, UsageError if the request sets `startrow` or
     `maxrows`, and the errors of `search`.
     """
-    with closing(_every(search, request, size, paging or Paging(), extent or Extent())) as assets:
+    with closing(_every(search, request, size, extent or Extent())) as assets:
         for number, asset in enumerate(assets):
             if number >= most:
                 raise BadAnswer(
@@ -104,13 +94,11 @@ class WholeSearch:
         request: SearchRequest,
         *,
         meanwhile: Callable[[Collection[str]], Collection[str]] = lambda _ids: _NO_ID,
-        paging: Paging | None = None,
     ) -> None:
-        """Ask for nothing yet; `paging` as in `every`."""
+        """Ask for nothing yet."""
         self._search = search
         self._request = request
         self._meanwhile = meanwhile
-        self._paging = paging
         self.extent = Extent()
         """How much the last search held."""
         self.incomplete: str | None = None
@@ -123,7 +111,7 @@ class WholeSearch:
             ids: set[str] = set()
             extent = self.extent = Extent()
             request = self._request if order is None else replace(self._request, sortby=order)
-            for asset in every(self._search, request, paging=self._paging, extent=extent):
+            for asset in every(self._search, request, extent=extent):
                 # The ids of an answer that holds everything are not needed, and there may be millions.
                 if not extent.is_one_answer:
                     ids.add(asset.id)
@@ -143,16 +131,13 @@ class WholeSearch:
         self.incomplete = self.incomplete or "its pages show other assets each time they are read"
 
 
-def _every(
-    search: Search, request: SearchRequest, size: int, paging: Paging, extent: Extent
-) -> Generator[Asset, None, None]:
+def _every(search: Search, request: SearchRequest, size: int, extent: Extent) -> Generator[Asset, None, None]:
     if request.startrow is not None or request.maxrows is not None:
         raise UsageError("startrow and maxrows cannot be combined with all pages", hint="leave them out")
     size = max(size, _LEAST)
     first = _Page(extent)
     yield from first.read(search, replace(request, startrow=1, maxrows=size))
-    paging.is_ignored = paging.is_ignored or first.overflows
-    if first.overflows or first.count < (size if paging.is_ignored else min(size, _DOCUMENTED)):
+    if first.overflows or first.count < min(size, _DOCUMENTED):
         # The service ignored the limit, or all rows fitted.
         return
     # A service may return fewer rows than requested and may count them by kind, so the step is the number of assets of
@@ -162,7 +147,6 @@ def _every(
     yield from second.read(search, replace(request, startrow=2, maxrows=size))
     if second.rows == first.rows:
         # The same rows again: the service ignores `startrow` and `maxrows`.
-        paging.is_ignored = True
         return
     # Read as row 2, the answer repeats all but the first asset of each kind. Read as page 2, the answer has other
     # assets, except for an asset that is returned twice with its rows on both sides of the page boundary.

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from assetsync.core.names import LONGEST_NAME, sent_names
 from assetsync.ledger.ledger import Ledger
 from assetsync.model import Body, Clock, Meter, Service
+from assetsync.sync.observer import Observer
 from assetsync.tree.safe_open import Tree
 
 
@@ -110,7 +111,7 @@ class Heartbeat:
 class Context:
     """The ledger, service, tree, clock, randomness (for boundaries and retries) and counters of a site.
 
-    `longest_name`: the number of characters to which names are cut.
+    `longest_name`: the number of characters to which names are cut · `observer`: the searches of the service.
     """
 
     ledger: Ledger
@@ -122,6 +123,10 @@ class Context:
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
     meter: Meter = field(default_factory=NullMeter)
     longest_name: int = LONGEST_NAME
+    observer: Observer = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "observer", Observer(self.service, self.ledger, self.clock.now))
 
     def names_of_path(self, path: bytes) -> tuple[str, ...]:
         """Return the names under which a release may have sent the file at a path, the present one first."""

@@ -29,7 +29,7 @@ from assetsync.model import (
 )
 from assetsync.sync.brakes import BrakeControl
 from assetsync.sync.lookup_gates import Repeating
-from assetsync.sync.lookups import Everywhere, by_id, is_shown
+from assetsync.sync.observer import Everywhere, Observer
 from assetsync.sync.readback.auditor import ask_for_audit
 from assetsync.sync.readback.indexer import SUSPECT
 
@@ -164,8 +164,9 @@ class ServiceIdentity:
 
     def _shows_one_of(self, samples: Sequence[KnownAsset]) -> bool:
         unnamed: ServiceError | None = None
+        observer = Observer(self.everywhere, self._ledger, self._clock.now)
         try:
-            if is_shown(self.everywhere, samples):
+            if observer.shows_one(samples):
                 return True
         except KeyRefused:
             raise
@@ -174,7 +175,7 @@ class ServiceIdentity:
             unnamed = error
         # People may have renamed all of them. The index still knows them, unless it was not moved with the service.
         try:
-            return bool(by_id(self.everywhere, [sample.assetid for sample in samples]))
+            return bool(observer.ids([sample.assetid for sample in samples]))
         except KeyRefused:
             raise
         except ServiceError as error:

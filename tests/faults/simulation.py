@@ -33,7 +33,7 @@ from assetsync.errors import (
 from assetsync.ledger.file.handle import Handle
 from assetsync.ledger.ledger import open_ledger
 from assetsync.ledger.rows import NO_SIDECAR
-from assetsync.sync import lookups
+from assetsync.sync import observer
 from assetsync.sync.intake.watch_queue import Looker, WatchQueue
 from assetsync.sync.lookup_gates import trouble_of
 from assetsync.sync.requests.take import read_request, take_requests
@@ -102,7 +102,7 @@ def simulated_bodies():
         body.SMALL, body.CHUNK, body.ahead = kept
 
 
-LONG_IN: tuple[ModuleType, ...] = (lookups,)
+LONG_IN: tuple[ModuleType, ...] = (observer,)
 """The modules of the program that hold as `LONG` from how many rows on a listing without a total may be capped."""
 
 

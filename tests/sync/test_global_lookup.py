@@ -1,6 +1,6 @@
 """What is asked of all folders: by ids, by names, and all of it at once where names say too little.
 
-Covers `sync/lookups.py`.
+Covers `sync/observer.py`.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import pytest
 
 from assetsync.errors import ServiceRefused, ServiceUnreachable
 from assetsync.model import SearchRequest, State
-from assetsync.sync.lookups import Everywhere, InTurn, by_id, is_broad, named
+from assetsync.sync.observer import Everywhere, InTurn, Observer, is_broad
 from tests.world import FOLDER, OTHER
 
 DAY = 24 * 3600.0
@@ -61,7 +61,7 @@ def test_uncertain_name_yields_a_weak_query(name, expected):
 
 def test_full_listing_replaces_name_lookups(world):
     world.service.put(b"content", "a.jpg")
-    assert len(list(named(world.service, ["写.jpg", "真.jpg", "a.jpg"]))) == 2
+    assert len(list(Observer(world.service, world.ledger, float).named(["写.jpg", "真.jpg", "a.jpg"]))) == 2
     assert [request.searchfor for request in world.service.searches] == ["%", "%"]
 
 
@@ -75,7 +75,7 @@ def test_doubled_index_rows_show_every_asset(world):
             yield iter([asset for asset in assets for _ in range(2)][: request.maxrows])
 
     world.service.search = twice
-    assert by_id(world.service, ids).keys() == set(ids)
+    assert Observer(world.service, world.ledger, float).ids(ids).keys() == set(ids)
 
 
 def test_administrator_is_asked_without_folderid(asked):
@@ -136,7 +136,7 @@ def test_refused_search_is_tried_again_after_a_day(clock, world):
 
     def ask() -> list[str | None]:
         before = len(world.service.searches)
-        assert list(named(everywhere, ["a.jpg"])) == []
+        assert list(Observer(everywhere, world.ledger, float).named(["a.jpg"])) == []
         return [request.folderid for request in world.service.searches[before:]]
 
     assert ask()[:2] == [None, ""]
@@ -158,7 +158,7 @@ def test_passing_error_is_no_refusal(clock, world):
 
     world.service.during_search = fail
     with pytest.raises(ServiceRefused):
-        list(named(everywhere, ["a.jpg"]))
+        list(Observer(everywhere, world.ledger, float).named(["a.jpg"]))
     assert len(world.service.searches) == 1
     assert not everywhere.is_narrowed("database")
 

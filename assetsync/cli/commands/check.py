@@ -59,7 +59,7 @@ from assetsync.notify.notifications import receivers
 from assetsync.parts import make_service
 from assetsync.service.client import HttpService
 from assetsync.sync.lookup_gates import probe, probe_everywhere
-from assetsync.sync.lookups import Everywhere
+from assetsync.sync.observer import Everywhere
 from assetsync.text import plural, printable, user_name
 
 

@@ -40,7 +40,7 @@ from assetsync.ledger.file.ledger_files import real
 from assetsync.log import register_secret
 from assetsync.model import SearchRequest
 from assetsync.parts import make_service
-from assetsync.sync.lookups import Everywhere
+from assetsync.sync.observer import Everywhere
 from assetsync.text import name_configuration, printable
 
 _SERVICE = {

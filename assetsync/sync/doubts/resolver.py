@@ -24,13 +24,11 @@ from assetsync.core.names import printable
 from assetsync.core.outcome import TOO_LARGE_FOR_PROXY
 from assetsync.errors import BadAnswer, ServiceError
 from assetsync.ledger.doubts import NOT_ARRIVED, OpenDoubt, looked_of
-from assetsync.model import Asset, SearchRequest, SentExtent, Wanted
-from assetsync.service.paging import every
-from assetsync.service.search import like_pattern
+from assetsync.model import Asset, SentExtent, Wanted
 from assetsync.sync.context import Context
 from assetsync.sync.doubts.candidates import Candidates, Looking
 from assetsync.sync.lookup_gates import Failure, HealthCheck, LookupGates, failure_of
-from assetsync.sync.lookups import CheckedListing, FolderContents, InTurn, is_broad, named, shown_sample
+from assetsync.sync.observer import InTurn, is_broad
 
 log = structlog.get_logger(__name__)
 
@@ -66,7 +64,8 @@ class Resolver:
     ) -> None:
         """Start without any measured look-up times; `grace`, `lag` and `read_timeout` are in seconds."""
         self._ledger = context.ledger
-        self._service = context.service
+        self._account = context.service.account
+        self._observer = context.observer
         self._clock = context.clock
         self._progress = context.progress
         self._meter = context.meter
@@ -100,7 +99,7 @@ class Resolver:
             if not self._is_begun:
                 # Go on with the spans of the last process, if its look-ups were made in the same way. A gap may be as
                 # long as the grace allows, which depends on the time-out, too.
-                self._ledger.doubts.look_up_as(f"{self._service.account} {self._grace:g} {self._read_timeout:g}")
+                self._ledger.doubts.look_up_as(f"{self._account} {self._grace:g} {self._read_timeout:g}")
                 self._is_begun = True
             self._forget_decided()
             due = self._in_one_round(due, now)
@@ -229,8 +228,8 @@ class Resolver:
         failure, in_a_row = None, 0
         most = 1 if self._lookup_gates.keeps_failing(destfolderid) else _FAILED_IN_A_ROW
         for one in looking:
-            pattern = like_pattern(one.doubt.attempt.sent_name)
-            failed = self._look([one], SearchRequest(searchfor=pattern, folderid=destfolderid, dbdirect=True))
+            shown = self._observer.first_named_in(destfolderid, one.doubt.attempt.sent_name)
+            failed = self._read([one], shown, destfolderid)
             if failed is None:
                 in_a_row = 0
                 one.by_name = one.is_answered = self._candidates.has_equal(one)
@@ -258,8 +257,7 @@ class Resolver:
                 shown = shown or (asset.id, asset.folder_id) == (assetid, destfolderid)
                 yield asset
 
-        request = SearchRequest(searchfor=like_pattern(name), folderid=destfolderid, dbdirect=True)
-        failure = self._read(unseen, noting(every(self._service.search, request)), destfolderid)
+        failure = self._read(unseen, noting(self._observer.first_named_in(destfolderid, name)), destfolderid)
         return failure is None and shown and not any(one.assets for one in unseen)
 
     def _by_listing(self, destfolderid: str, unseen: Sequence[Looking]) -> Failure | None:
@@ -269,10 +267,9 @@ class Resolver:
         if self._sample is None and self._lag:
             boot, each = self._clock.boot(), [looked_of(doubt.attempt) for doubt in self._round]
             since = [looked.newest for looked in each if looked.watched.boot == boot]
-            self._sample = shown_sample(self._service, self._ledger.control_samples, since)
+            self._sample = self._observer.shown_sample(since)
         started = self._clock.steady()
-        whole = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True)
-        listing = CheckedListing(self._service, self._ledger, whole, self._clock.now())
+        listing = self._observer.folder(destfolderid)
         failure = self._read(unseen, listing, destfolderid)
         if failure is not None:
             return failure
@@ -282,19 +279,12 @@ class Resolver:
         for one in unseen:
             one.is_answered = self._candidates.has_equal(one)
         rest = [one for one in unseen if not one.is_answered]
-        if not rest:
-            return None
-        unprocessed = listing.unprocessed(self._clock.now())
-        failure = self._read(rest, unprocessed, destfolderid)
-        if failure is not None:
-            return failure
-        incomplete = listing.incomplete or unprocessed.incomplete
-        if incomplete is not None:
-            return self._each_by_name(destfolderid, rest, incomplete)
+        if listing.incomplete is not None:
+            return self._each_by_name(destfolderid, rest, listing.incomplete)
         for one in rest:
             one.is_answered = not one.facts.refused_as_duplicate or self._candidates.has_equal(one)
         elsewhere = [one for one in rest if not one.is_answered]
-        failure = self._look(elsewhere, SearchRequest(searchfor="%", dbdirect=True)) if elsewhere else None
+        failure = self._read(elsewhere, self._observer.everything(), None) if elsewhere else None
         for one in elsewhere:
             one.is_answered = failure is None
         return failure
@@ -309,13 +299,10 @@ class Resolver:
             if one.renames:
                 failure = failure or Failure(BadAnswer(incomplete), is_passing=True)
                 continue
-            pattern = like_pattern(one.doubt.attempt.sent_name)
-            request = SearchRequest(searchfor=pattern, folderid=destfolderid, dbdirect=True)
-            shown = FolderContents(self._service, self._ledger, request, self._clock.now())
-            for each in (shown, shown.unprocessed(self._clock.now())):
-                failed = self._read([one], each.all(), destfolderid)
-                if failed is not None:
-                    return failed
+            shown = self._observer.named_in(destfolderid, one.doubt.attempt.sent_name)
+            failed = self._read([one], shown.all(), destfolderid)
+            if failed is not None:
+                return failed
             one.is_answered = True
         return failure
 
@@ -337,9 +324,6 @@ class Resolver:
             newest = self._ledger.doubts.newest_attempt()
         for one in looking:
             self._judge(one, newest)
-
-    def _look(self, looking: Sequence[Looking], request: SearchRequest) -> Failure | None:
-        return self._read(looking, every(self._service.search, request), request.folderid)
 
     def _read(self, looking: Sequence[Looking], assets: Iterable[Asset], folder: str | None) -> Failure | None:
         """Add the shown assets to the doubts; return the failure if the answer was not complete."""
@@ -365,7 +349,8 @@ class Resolver:
         groups = [[one] for one in absent if one not in broad] + [broad] * bool(broad)
 
         def look(group: Sequence[Looking]) -> None:
-            self._candidates.keep_wider(group, named(self._service, [one.doubt.attempt.sent_name for one in group]))
+            names = [one.doubt.attempt.sent_name for one in group]
+            self._candidates.keep_wider(group, self._observer.named(names))
 
         failed = self._everywhere.each({group[0].doubt.attempt.id: group for group in groups}, look)
         if failed is not None:

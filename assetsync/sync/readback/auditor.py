@@ -22,10 +22,9 @@ from assetsync.ledger.audits import begin
 from assetsync.ledger.doubts import MayHaveStored
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import GOES_ON, FileRow
-from assetsync.model import Asset, Clock, SearchRequest, State
+from assetsync.model import Asset, Clock, State
 from assetsync.sync.context import Context
 from assetsync.sync.doubts.candidates import may_be_file
-from assetsync.sync.lookups import FolderContents
 from assetsync.sync.readback.archive_members import Members
 from assetsync.sync.readback.missing import AuditCounts, MissingAssets, different
 from assetsync.sync.readback.sent_metadata import SentMetadata
@@ -40,7 +39,7 @@ class Auditor:
 
     def __init__(self, context: Context, members: Members, missing: MissingAssets, sent_metadata: SentMetadata) -> None:
         self._ledger = context.ledger
-        self._service = context.service
+        self._observer = context.observer
         self._clock = context.clock
         self._members = members
         self._missing = missing
@@ -55,9 +54,9 @@ class Auditor:
         result = AuditCounts(folder)
         self._members.begin()
         uploads = self._ledger.doubts.left_in(folder, audit.at)
-        request = SearchRequest(searchfor="%", folderid=folder, dbdirect=True, showrenditions=False)
-        contents = FolderContents(self._service, self._ledger, request, audit.at)
-        assets = (asset for asset in contents.all() if not _is_rendition(asset))
+        contents = self._observer.folder(folder, checked=False)
+        # Releases that do not tell them apart show each asset in both parts.
+        assets = (asset for asset in contents.all() if asset.processed == contents.is_second_part)
         while batch := list(islice(assets, _BATCH)):
             strangers = self._compare(batch, audit.at, result)
             self._explain(strangers, uploads, audit.at, result)
@@ -153,11 +152,6 @@ def _is_mended(row: FileRow, reading: Reading, asset: Asset) -> bool:
     is_whole = reading is Reading.EQUAL or (reading is Reading.MOVED and row.verified_at is not None)
     is_blocked = row.state is State.BLOCKED and row.reason in ("missing", "different", "unseen", NEVER_PROCESSED)
     return is_blocked and is_whole and (row.verified_at is not None or _is_proven(row, asset))
-
-
-def _is_rendition(asset: Asset) -> bool:
-    """Return whether an asset is a rendition, a smaller copy of a picture; some releases show these unasked."""
-    return str(asset.columns.get("file_type") or "original").lower() != "original"
 
 
 _ASKED = "audit_asked"

@@ -17,7 +17,6 @@ from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.model import SearchRequest
 from assetsync.service.index import BATCH_COUNT, batches
 from assetsync.sync.context import Context
-from assetsync.sync.lookups import by_id, everything
 
 log = structlog.get_logger(__name__)
 
@@ -38,6 +37,7 @@ class Indexer:
     def __init__(self, context: Context, *, interval: float | None, refuses: Callable[[], bool]) -> None:
         self._ledger = context.ledger
         self._service = context.service
+        self._observer = context.observer
         self._clock = context.clock
         self._refuses = refuses
         self.interval = interval
@@ -122,7 +122,7 @@ class Indexer:
                     sample.append(asset.id)
         ours = [i for i in self._ledger.assets.findable_sample(_SAMPLE) if i not in sample]
         if ours and len(sample) < _SAMPLE:
-            sample += sorted(by_id(self._service, ours))
+            sample += sorted(self._observer.ids(ours))
         return sample
 
     def _stop_if_wiped(self) -> bool:
@@ -131,10 +131,10 @@ class Indexer:
         Raise ServiceError if the service does not answer; then nothing is decided.
         """
         sample = list(filter(None, (self._ledger.reports.fact(SUSPECT) or "").split(",")))
-        lost = set(sample) - by_id(self._service, sample).keys() if sample else set()
+        lost = set(sample) - self._observer.ids(sample).keys() if sample else set()
         # Assets that were deleted, or a service that shows nothing at all for a while, prove nothing about its index.
         is_suspect = len(lost) * 2 > len(sample)
-        was_wiped = is_suspect and any(asset.id in lost for asset in everything(self._service))
+        was_wiped = is_suspect and any(asset.id in lost for asset in self._observer.everything())
         self._look_again_at = None
         if is_suspect and not was_wiped:
             # Another check of the same sample would list all assets of the service again.

@@ -20,10 +20,10 @@ from assetsync.errors import ServiceRefused
 from assetsync.ledger.assets import Change
 from assetsync.ledger.audits import RunningAudit, Unmet
 from assetsync.ledger.rows import FileRow
-from assetsync.model import Asset, SearchRequest, Wanted
+from assetsync.model import Asset, Wanted
 from assetsync.sync.brakes import BrakeControl
 from assetsync.sync.context import Context
-from assetsync.sync.lookups import FolderContents, by_id, everything, expect_shown, is_shown, named, names_of
+from assetsync.sync.observer import names_of
 
 
 @dataclass(slots=True)
@@ -78,9 +78,6 @@ class MissingAssets:
         case = _Case(self._context, audit, result, resend=self._resend)
         here, away = Unmet(result.folder), Unmet(result.folder, away_from=self._mapped)
         missing, moved = case.count(here), case.count(away)
-        if missing:
-            case.meet_unprocessed()
-            missing = case.count(here)
         known = audits.verified(here, audit) + audits.verified(away, audit) if missing or moved else 0
         most = max(_FEW, known * _SHARE)
         if missing > most and not self._allow_or_brake(missing, known, result):
@@ -105,13 +102,13 @@ class MissingAssets:
         """
         if result.fine or result.elsewhere or result.different:
             return True
-        service = self._context.service
+        observer = self._context.observer
         samples = self._context.ledger.control_samples.of_all(min(lost, _IDS) + _FEW)
         others = [one for one in samples if one.assetid not in ids]
-        expect_shown(service, others[-_FEW:], f"folder {result.folder}", hint="may the key's user see the folders?")
+        observer.expect_one(others[-_FEW:], f"folder {result.folder}", hint="may the key's user see the folders?")
         # The newest assets alone may have been sent after the service was emptied.
         oldest = others[: len(others) // 2][:_FEW]
-        is_plausible = is_shown(service, oldest) if oldest else bool(others) or not self._resend
+        is_plausible = observer.shows_one(oldest) if oldest else bool(others) or not self._resend
         # Without a control sample, pull the brake before anything is sent again.
         return is_plausible or self._allow_or_brake(lost, lost, result)
 
@@ -132,7 +129,7 @@ class _Case:
 
     def __init__(self, context: Context, audit: RunningAudit, result: AuditCounts, *, resend: bool) -> None:
         self._ledger = context.ledger
-        self._service = context.service
+        self._observer = context.observer
         self._clock = context.clock
         self._longest_name = context.longest_name
         self._audit = audit
@@ -143,15 +140,6 @@ class _Case:
         """Count the assets that are still unmet; each count may read all files of the ledger."""
         return self._ledger.audits.count(unmet, self._audit)
 
-    def meet_unprocessed(self) -> None:
-        """Search for unprocessed assets, which some releases show only on request (interface section 4.1)."""
-        folder = self._result.folder
-        request = SearchRequest(searchfor="%", folderid=folder, dbdirect=True, available="0", showrenditions=False)
-        contents = FolderContents(self._service, self._ledger, request, self._audit.at)
-        met = (asset.id for asset in contents.all())
-        while batch := list(islice(met, _BATCH)):
-            self._ledger.audits.met_ids(batch, self._audit.at)
-
     def look(self, unmet: Unmet) -> int:
         """Look up unmet assets in all folders, record those found, and return how many are still unmet."""
         after = 0
@@ -159,16 +147,16 @@ class _Case:
             after = rows[-1].id
             # If the index may not be searched, the database decides alone.
             with suppress(ServiceRefused):
-                found = by_id(self._service, [row.assetid for row in rows if row.assetid is not None])
+                found = self._observer.ids([row.assetid for row in rows if row.assetid is not None])
                 self._note([(row, found[row.assetid]) for row in rows if row.assetid in found])
         # Search the database as well, because the index may lag or be in the middle of a rebuild.
         left = self._ledger.audits.unmet(unmet, self._audit, _BY_NAME_AT_MOST + 1)
         if len(left) > _BY_NAME_AT_MOST or (left and self._resend):
             # List everything: a search by name misses a renamed asset, and the file would be sent twice.
-            self._meet(everything(self._service), unmet)
+            self._meet(self._observer.everything(), unmet)
         elif left:
             names = set[str]().union(*(names_of(self._ledger, row, self._longest_name) for row in left))
-            self._meet(named(self._service, names), unmet)
+            self._meet(self._observer.named(names), unmet)
         return self.count(unmet)
 
     def give_up(self, unmet: Unmet) -> None:

@@ -7,7 +7,7 @@ share of the time to `sync.readback.budget`.
 """
 
 from collections.abc import Callable, Collection, Container, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -32,14 +32,11 @@ from assetsync.core.states import Event
 from assetsync.errors import ServiceError, ServiceRefused
 from assetsync.ledger.assets import Change, KnownAsset
 from assetsync.ledger.rows import GOES_ON, MISSING, FileRow
-from assetsync.model import Asset, SearchRequest, State, Wanted
-from assetsync.service.paging import every
-from assetsync.service.search import like_pattern
+from assetsync.model import Asset, State, Wanted
 from assetsync.sync.context import Context
 from assetsync.sync.lookup_gates import HealthCheck, LookupGates
-from assetsync.sync.lookups import CheckedListing, InTurn, by_id, named, names_of, of_ids
+from assetsync.sync.observer import InTurn, names_of, of_ids
 from assetsync.sync.readback.auditor import ask_for_audit
-from assetsync.sync.readback.learned import Learned
 from assetsync.sync.readback.sent_metadata import SentMetadata
 from assetsync.text import moment
 
@@ -87,12 +84,11 @@ class Verifier:
         sent_metadata: SentMetadata,
     ) -> None:
         self._lookup_gates = LookupGates(health_check)
-        self._learned = Learned(context.clock.steady)
         # Folders whose last look-up failed: when they may be looked up again (steady seconds), and the error.
         self._put_off: dict[str, tuple[float, str]] = {}
         self._context = context
         self._ledger = context.ledger
-        self._service = context.service
+        self._observer = context.observer
         self._clock = context.clock
         self._meter = context.meter
         self._longest = waits.longest
@@ -175,7 +171,7 @@ class Verifier:
 
     def _in_index(self, ids: Sequence[str]) -> dict[str, Asset]:
         try:
-            return by_id(self._service, ids, self._sent_metadata.look_in_index)
+            return self._observer.ids(ids, self._sent_metadata.look_in_index)
         except ServiceRefused:
             if self._needs_index():
                 raise
@@ -216,8 +212,6 @@ class Verifier:
         is_ours = not samples or any(sample.assetid in found for sample in samples)
         asks = not is_ours and not self._has_asked
         self._has_asked = not is_ours
-        if not is_ours:
-            self._learned.forget()
         if asks:
             ask_for_audit(self._ledger, self._clock.now())
             log.warning(
@@ -275,27 +269,20 @@ class Verifier:
         """
         more: list[FileRow] = []
         ids = {row.assetid for row in rows if row.assetid is not None}
-        names = {like_pattern(name) for row in rows for name in self._context.names_of_path(row.path)}
+        names = {name for row in rows for name in self._context.names_of_path(row.path)}
         # After a failed listing, searches by name may still be answered.
         few = len(names) <= _BY_NAME_AT_MOST or folder in self._lookup_gates
-        for pattern in sorted(names)[:_BY_NAME_AT_MOST] if few else []:
-            request = SearchRequest(searchfor=pattern, folderid=folder, dbdirect=True)
-            found.update(of_ids(self._sent_metadata.look(every(self._service.search, request)), ids))
+        for name in sorted(names)[:_BY_NAME_AT_MOST] if few else []:
+            shown = self._observer.first_named_in(folder, name)
+            found.update(of_ids(self._sent_metadata.look(shown), ids))
         if ids - set(found):
             # There are many names, or a workflow of the service may have renamed an asset: list the whole folder.
             due = self._ledger.assets.to_verify(self._clock.now(), _BY_LISTING_AT_MOST, folder=folder)
             more = [row for row in due if row.id not in taken] if len(names) > _BY_NAME_AT_MOST else []
             ids |= {row.assetid for row in more if row.assetid is not None}
             self._sent_metadata.expect(more)
-            decides = any(self._may_decide(row) for row in (*rows, *more))
-            whole = SearchRequest(searchfor="%", folderid=folder, dbdirect=True)
-            paging = None if decides else self._learned.paging
-            listing = CheckedListing(self._service, self._ledger, whole, self._clock.now(), paging=paging)
+            listing = self._observer.folder(folder)
             found.update(_until_all(self._sent_metadata.look(listing.all()), ids - set(found)))
-            if ids - set(found) and (decides or not self._learned.shows_unprocessed):
-                # Some releases show unprocessed assets only on request (interface section 4.1).
-                unprocessed = self._learned.unprocessed(every(self._service.search, replace(whole, available="0")))
-                found.update(of_ids(self._sent_metadata.look(unprocessed), ids))
             self._lookup_gates.answered(folder)
             if more:
                 self._listed[folder] = {}
@@ -432,7 +419,7 @@ class Verifier:
         judged: dict[int, Change] = {}
 
         def look(row: FileRow) -> None:
-            shown = named(self._service, self._names_of(row))
+            shown = self._observer.named(self._names_of(row))
             asset = next((asset for asset in shown if asset.id == row.assetid), None)
             if asset is not None:
                 judged[row.id] = self._change(row, asset, now, findable=False, needs_index=needs_index)

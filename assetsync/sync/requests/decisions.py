@@ -14,9 +14,8 @@ from assetsync.ledger.file.facts import ADOPTS_TO, LAYOUT, LAYOUT_LISTED
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.metadata_drift import NOT_AS_SENT, reason_of
 from assetsync.ledger.rows import FileRow
-from assetsync.model import Asset, Searches, SearchRequest, State
-from assetsync.service.paging import every
-from assetsync.sync.lookups import Everywhere, by_id, named, names_of
+from assetsync.model import Asset, Searches, State
+from assetsync.sync.observer import Everywhere, Observer, names_of
 from assetsync.sync.readback.auditor import ask_for_audit
 from assetsync.sync.requests.request import Argument, OperatorRequest, current_row, hex_of, paths_of
 from assetsync.text import plural
@@ -237,13 +236,13 @@ def find_asset(ledger: Ledger, service: Searches, row: FileRow, assetid: str) ->
 
     Raise UsageError if no search shows it, and ServiceError.
     """
-    in_folder = SearchRequest(searchfor="%", folderid=row.asset_folder or row.destfolderid, dbdirect=True)
-    everywhere = Everywhere(service, float, [row.destfolderid])
+    observer = Observer(Everywhere(service, float, [row.destfolderid]), ledger, float)
     with suppress(ServiceRefused):
-        found = by_id(everywhere, [assetid]).get(assetid)
+        found = observer.ids([assetid]).get(assetid)
         if found is not None:
             return found
-    for asset in chain(every(service.search, in_folder), named(everywhere, names_of(ledger, row))):
+    in_folder = observer.folder(row.asset_folder or row.destfolderid, checked=False)
+    for asset in chain(in_folder, observer.named(names_of(ledger, row))):
         if asset.id == assetid:
             return asset
     raise UsageError(f"the service shows no asset {assetid}", hint="copy its id from the service")

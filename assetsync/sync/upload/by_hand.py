@@ -28,13 +28,12 @@ from assetsync.model import (
     FileStat,
     Outcome,
     Searches,
-    SearchRequest,
     Sent,
     SentExtent,
     State,
     Wanted,
 )
-from assetsync.sync.lookups import FolderContents
+from assetsync.sync.observer import Observer
 from assetsync.sync.upload.decide import Adopt, Block, TakeOver, Wait, use_equal
 from assetsync.sync.upload.facts import (
     Content,
@@ -199,7 +198,7 @@ def _list(ledger: Ledger, service: Searches, hand: ByHand, now: float) -> None:
     if the listing does not show everything, unless the file is sent in any case.
     """
     folder = hand.intent.destfolderid
-    contents = FolderContents(service, ledger, SearchRequest("%", folderid=folder, dbdirect=True), now)
+    contents = Observer(service, ledger, lambda: now).folder(folder, checked=not hand.send_again)
     assets = iter(contents if hand.send_again else contents.all())
     while batch := list(islice(assets, _BATCH)):
         owned = ledger.doubts.owned([asset.id for asset in batch])

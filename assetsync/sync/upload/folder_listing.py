@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import islice
 
 import structlog
 
@@ -18,11 +18,10 @@ from assetsync.core.names import may_be, printable
 from assetsync.errors import BadAnswer, ServiceError, ServiceUnreachable
 from assetsync.ledger.folders import UNLISTED, Hold
 from assetsync.ledger.rows import FileRow
-from assetsync.model import Asset, SearchRequest
-from assetsync.service.search import like_pattern
+from assetsync.model import Asset
 from assetsync.sync.context import Context
 from assetsync.sync.lookup_gates import HealthCheck, LookupGates, probe
-from assetsync.sync.lookups import CheckedListing, FolderContents, is_broad
+from assetsync.sync.observer import is_broad
 from assetsync.sync.upload.facts import Listing
 from assetsync.text import moment
 
@@ -132,6 +131,7 @@ class FolderListing:
         self._names_of = context.names_of_path
         self._ledger = context.ledger
         self._service = context.service
+        self._observer = context.observer
         self._clock = context.clock
         self._lock = threading.Lock()
         # Per folder: the number of requests for a listing when it was last listed, or was found to need no listing.
@@ -328,16 +328,14 @@ class FolderListing:
         """Search for the asset of a file by each name that a release has sent; record what is found."""
         folder, names = row.destfolderid, self._names_of(row.path)
         is_whole = not any(map(is_broad, names))
-        for pattern in sorted(map(like_pattern, names)):
-            request = SearchRequest(pattern, folderid=folder, dbdirect=True)
-            shown = FolderContents(self._service, self._ledger, request, self._clock.now())
-            for found in (shown, shown.unprocessed(self._clock.now())):
-                strangers = self._remember(folder, [*found], listed)
-                is_whole = is_whole and found.incomplete is None
-                if strangers and listed.incomplete is None:
-                    name = printable(strangers[0].filename.encode())
-                    listed.incomplete = f"the listing of folder {folder} is incomplete: it lacks {name}"
-                    self._report_incomplete(folder, listed.incomplete)
+        for name in sorted(names):
+            found = self._observer.named_in(folder, name)
+            strangers = self._remember(folder, [*found], listed)
+            is_whole = is_whole and found.incomplete is None
+            if strangers and listed.incomplete is None:
+                lacked = printable(strangers[0].filename.encode())
+                listed.incomplete = f"the listing of folder {folder} is incomplete: it lacks {lacked}"
+                self._report_incomplete(folder, listed.incomplete)
         listed.searched[row.id] = is_whole
 
     def _report_incomplete(self, folder: str, why: str) -> None:
@@ -472,16 +470,14 @@ class FolderListing:
         if before is not None:
             listed.first = before.first
             listed.searched = before.searched if len(before.searched) < _MOST_KEPT else {}
-        whole = SearchRequest("%", folderid=destfolderid, dbdirect=True, patience=within)
-        listing = CheckedListing(self._service, self._ledger, whole, self._clock.now())
-        unprocessed = listing.unprocessed(self._clock.now())
-        shown = self._in_time(chain(listing, unprocessed), within)
+        listing = self._observer.folder(destfolderid, patience=within)
+        shown = self._in_time(listing, within)
         while batch := list(islice(shown, _BATCH)):
             self._remember(destfolderid, batch, listed)
         listed.took = self._clock.steady() - listed.at
-        listed.incomplete = listing.incomplete or unprocessed.incomplete
+        listed.incomplete = listing.incomplete
         listed.may_be_cut = listing.may_be_cut
-        if not (listing.count or unprocessed.count or self._has_shown(destfolderid)):
+        if not (listing.count or self._has_shown(destfolderid)):
             accepted = listings.accepted(destfolderid)
             if accepted is not None:
                 raise BadAnswer(
@@ -503,7 +499,7 @@ class FolderListing:
             listings.made(destfolderid)
         return asks
 
-    def _in_time(self, assets: Iterator[Asset], within: float | None) -> Iterator[Asset]:
+    def _in_time(self, assets: Iterable[Asset], within: float | None) -> Iterator[Asset]:
         began = self._clock.steady()
         for asset in assets:
             if within is not None and self._clock.steady() - began > within:

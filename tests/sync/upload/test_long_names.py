@@ -1,6 +1,6 @@
 """Names that are cut to what the service keeps, now and by earlier releases.
 
-Covers `sync/upload/prepare.py` and the searches by name of `sync/lookups.py`.
+Covers `sync/upload/prepare.py` and the searches by name of `sync/observer.py`.
 """
 
 import pytest
