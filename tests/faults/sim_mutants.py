@@ -30,9 +30,9 @@ from assetsync.model import Answer, Fault, Outcome, SentExtent
 from assetsync.service import uploads
 from assetsync.service.paging import WholeSearch, every
 from assetsync.sync import lookup_gates
-from assetsync.sync.doubts import candidates, resolver
+from assetsync.sync.doubts import candidates
 from assetsync.sync.doubts.resolver import Resolver
-from assetsync.sync.observer import FolderContents
+from assetsync.sync.observer import FolderContents, Observer
 from assetsync.sync.readback import missing
 from assetsync.sync.readback.sent_metadata import SentMetadata
 from assetsync.sync.readback.verifier import Verifier
@@ -282,8 +282,8 @@ def a_look_up_is_as_new_as_it_looks(patch: Patch) -> None:
 
 def any_upload_is_a_control_sample(patch: Patch) -> None:
     """Take a look-up that shows what was sent before the attempt for one that is newer."""
-    shown = resolver.shown_sample
-    patch.setattr(resolver, "shown_sample", lambda service, sent, _ended: shown(service, sent, [0]) and 1_000_000)
+    shown = Observer.shown_sample
+    patch.setattr(Observer, "shown_sample", lambda self, _since: shown(self, [0]) and 1_000_000)
 
 
 def a_gateway_timeout_is_an_end(patch: Patch) -> None:
@@ -348,7 +348,7 @@ def a_capped_list_is_whole(patch: Patch) -> None:
 
 def a_long_list_is_whole(patch: Patch) -> None:
     """Believe a list that states no total, however long it is."""
-    patch.setattr(FolderContents, "may_be_cut", False)
+    patch.setattr(FolderContents, "may_be_cut", property(lambda _: False, lambda _, __: None), raising=False)
 
 
 def pages_never_slip(patch: Patch) -> None:
