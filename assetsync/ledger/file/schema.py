@@ -180,7 +180,17 @@ def m001_first(db: sqlite_utils.Database) -> None:
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
-_FOLDER_CACHE = """
+def _script(name: str, script: str) -> None:
+    """Add a migration that executes a script."""
+
+    @migrations(name=name)
+    def run(db: sqlite_utils.Database) -> None:
+        for statement in statements(script):
+            db.execute(statement)
+
+
+# Add the folder cache, so that scans skip unchanged folders.
+_script("m002_quiet", """
 -- Folders whose files all matched their rows at the last scan. A scan skips such a folder while its digest stays the
 -- same and none of its rows changes.
 CREATE TABLE quiet (
@@ -190,32 +200,17 @@ CREATE TABLE quiet (
     sidecars INTEGER NOT NULL,  -- number of sidecars directly in it
     ignored INTEGER NOT NULL  -- number of ignored entries directly in it
 ) WITHOUT ROWID;
-"""
+""")  # fmt: skip
 
-_SLOW = """
+# Add an index of the few versions with an asset and no digest, so that not every version of a size is read.
+_script("m003_unhashed", """
+CREATE INDEX files_unhashed ON files (destfolderid, size) WHERE md5 IS NULL AND assetid IS NOT NULL
+""")  # fmt: skip
+
+# Store with the grace of a doubt the duration of the slow look-ups that allowed a longer gap.
+_script("m004_slow", """
 ALTER TABLE attempts ADD COLUMN grace_slow REAL;  -- seconds of the slow look-ups that allowed a longer gap
-"""
-
-
-@migrations()
-def m002_quiet(db: sqlite_utils.Database) -> None:
-    """Add the folder cache, so that scans skip unchanged folders."""
-    for statement in statements(_FOLDER_CACHE):
-        db.execute(statement)
-
-
-@migrations()
-def m003_unhashed(db: sqlite_utils.Database) -> None:
-    """Add an index of the few versions with an asset and no digest, so that not every version of a size is read."""
-    db.execute("CREATE INDEX files_unhashed ON files (destfolderid, size) WHERE md5 IS NULL AND assetid IS NOT NULL")
-
-
-@migrations()
-def m004_slow(db: sqlite_utils.Database) -> None:
-    """Store with the grace of a doubt the duration of the slow look-ups that allowed a longer gap."""
-    for statement in statements(_SLOW):
-        db.execute(statement)
-
+""")  # fmt: skip
 
 _COUNTED = """
 -- Number and total size of versions. Triggers update it for each program that writes to `files`, except for the rows
@@ -262,184 +257,96 @@ def m005_counted(db: sqlite_utils.Database) -> None:
     db.execute(f"CREATE TRIGGER counted_else {_CHANGED} BEGIN {_ONE_LESS} {_ONE_MORE} END")
 
 
-_SETTLED = """
+# Let an operator record that the service has the metadata that drift reports; read all reported drift again.
+_script("m006_settled", """
 ALTER TABLE files ADD COLUMN said_digest TEXT;  -- digest of the metadata when `drift` was read; NULL: unreadable
 ALTER TABLE files ADD COLUMN agreed_folder TEXT;  -- folder of the service in which a person agreed to leave the asset
 UPDATE files SET drift = 'unread' WHERE drift <> 'unread';
-"""
+""")  # fmt: skip
 
-# Uploads that were closed without an asset: the remains of a cut upload may appear later and look like another file's.
-_WAIVED = """
+# Add an index of the uploads into a folder that were closed without an asset: the remains of a cut upload may appear
+# later and look like another file's.
+_script("m007_waived", """
 CREATE INDEX attempts_waived ON attempts (destfolderid, id) WHERE result IN ('absent', 'resolved', 'sent_again')
-"""
+""")  # fmt: skip
 
-# Finds an asset that was moved in the service by its current folder, because it may equal a file to be sent there.
-_ELSEWHERE = """
+# Add an index of the assets that were moved into a folder of the service: one may equal a file to be sent there.
+_script("m008_elsewhere", """
 CREATE INDEX files_elsewhere ON files (asset_folder, size, md5) WHERE asset_folder <> destfolderid
-"""
+""")  # fmt: skip
 
-# The remains of an upload in doubt are searched for under each name that no row owns.
-_DOUBTED = """
+# Mark as unread the files whose assets were taken over, so that later changes of their metadata are reported.
+_script("m009_said_since", """
+UPDATE files SET drift = 'unread' WHERE meta_digest IS NULL AND assetid IS NOT NULL AND wanted = 'yes'
+""")  # fmt: skip
+
+# Add an index of the names of uploads in doubt, whose remains may be an asset that no row owns.
+_script("m010_doubted", """
 CREATE INDEX attempts_doubted ON attempts (destfolderid, folded_name)
     WHERE why IS NOT NULL AND result IN ('absent', 'damaged', 'found', 'resolved')
-"""
+""")  # fmt: skip
 
-# The same words as in `metadata_drift.DRIFTED`, so that SQLite counts drift from the index alone.
-_AWAY = """
+# Add an index of files whose drift could not be read because they were missing; they do not count as drift. The same
+# words as in `metadata_drift.DRIFTED`, so that SQLite counts drift from the index alone.
+_script("m011_away", """
 DROP INDEX files_drifted;
 CREATE INDEX files_drifted ON files (wanted) WHERE drift <> 'unread' AND drift <> 'away';
 CREATE INDEX files_away ON files (id) WHERE drift = 'away';
-"""
+""")  # fmt: skip
 
-# Complements the unique index of live rows, so that each upload writes only one of the two.
-_RESTED = """
+# Replace the index by asset by an index of versions at rest; live versions have an index already. Complements the
+# unique index of live rows, so that each upload writes only one of the two.
+_script("m012_rested", """
 DROP INDEX files_history;
 CREATE INDEX files_rested ON files (assetid) WHERE assetid IS NOT NULL AND state IN ('superseded', 'gone');
-"""
+""")  # fmt: skip
 
-# SQLite builds a table for a list of more than two values for each row written; the first condition avoids most of
-# them.
-_WAIVED_APART = """
+# Exclude accepted uploads from the index of waived uploads by the first condition. SQLite builds a table for a list of
+# more than two values for each row written; the first condition avoids most of them.
+_script("m013_waived_apart", """
 DROP INDEX attempts_waived;
 CREATE INDEX attempts_waived ON attempts (destfolderid, id)
     WHERE result <> 'accepted' AND result IN ('absent', 'resolved', 'sent_again');
-"""
+""")  # fmt: skip
 
-
-@migrations()
-def m006_settled(db: sqlite_utils.Database) -> None:
-    """Let an operator record that the service has the metadata that drift reports; read all reported drift again."""
-    for statement in statements(_SETTLED):
-        db.execute(statement)
-
-
-@migrations()
-def m007_waived(db: sqlite_utils.Database) -> None:
-    """Add an index of the uploads into a folder that were closed without an asset."""
-    for statement in statements(_WAIVED):
-        db.execute(statement)
-
-
-@migrations()
-def m008_elsewhere(db: sqlite_utils.Database) -> None:
-    """Add an index of the assets that were moved into a folder of the service."""
-    for statement in statements(_ELSEWHERE):
-        db.execute(statement)
-
-
-@migrations()
-def m009_said_since(db: sqlite_utils.Database) -> None:
-    """Mark as unread the files whose assets were taken over, so that later changes of their metadata are reported."""
-    db.execute("UPDATE files SET drift = 'unread' WHERE meta_digest IS NULL AND assetid IS NOT NULL AND wanted = 'yes'")
-
-
-@migrations()
-def m010_doubted(db: sqlite_utils.Database) -> None:
-    """Add an index of the names of uploads in doubt, whose remains may be an asset that no row owns."""
-    for statement in statements(_DOUBTED):
-        db.execute(statement)
-
-
-@migrations()
-def m011_away(db: sqlite_utils.Database) -> None:
-    """Add an index of files whose drift could not be read because they were missing; they do not count as drift."""
-    for statement in statements(_AWAY):
-        db.execute(statement)
-
-
-@migrations()
-def m012_rested(db: sqlite_utils.Database) -> None:
-    """Replace the index by asset by an index of versions at rest; live versions have an index already."""
-    for statement in statements(_RESTED):
-        db.execute(statement)
-
-
-@migrations()
-def m013_waived_apart(db: sqlite_utils.Database) -> None:
-    """Exclude accepted uploads from the index of waived uploads by the first condition."""
-    for statement in statements(_WAIVED_APART):
-        db.execute(statement)
-
-
-_NAMES = """
+# Record for each folder whether the service renames uploads into it.
+_script("m014_names", """
 ALTER TABLE folders ADD COLUMN names TEXT;  -- kept or changed: names of uploads that were read back; NULL: unknown
-"""
+""")  # fmt: skip
 
-
-@migrations()
-def m014_names(db: sqlite_utils.Database) -> None:
-    """Record for each folder whether the service renames uploads into it."""
-    for statement in statements(_NAMES):
-        db.execute(statement)
-
-
-_BY_HAND = """
+# Mark the attempts of `assetsync upload`.
+_script("m015_by_hand", """
 ALTER TABLE attempts ADD COLUMN by_hand INTEGER NOT NULL DEFAULT 0;  -- 1: sent by `assetsync upload`
-"""
+""")  # fmt: skip
 
-
-@migrations()
-def m015_by_hand(db: sqlite_utils.Database) -> None:
-    """Mark the attempts of `assetsync upload`."""
-    for statement in statements(_BY_HAND):
-        db.execute(statement)
-
-
-_TOOK = """
+# Record the duration of an upload in doubt, and the time of its first look-up.
+_script("m016_took", """
 ALTER TABLE attempts ADD COLUMN took REAL;  -- seconds from first byte to end; NULL if it was cut, or if it is unknown
 ALTER TABLE attempts ADD COLUMN look_boot TEXT;  -- boot of its first answered look-up
 ALTER TABLE attempts ADD COLUMN look_first REAL;  -- end of that look-up, on the steady clock of that boot
-"""
+""")  # fmt: skip
 
-
-@migrations()
-def m016_took(db: sqlite_utils.Database) -> None:
-    """Record the duration of an upload in doubt, and the time of its first look-up."""
-    for statement in statements(_TOOK):
-        db.execute(statement)
-
-
-_HELD_SINCE = """
+# Record since when a folder is held.
+_script("m017_held_since", """
 ALTER TABLE folders ADD COLUMN hold_since REAL;  -- since when it is held without a release
-"""
+""")  # fmt: skip
 
-
-@migrations()
-def m017_held_since(db: sqlite_utils.Database) -> None:
-    """Record since when a folder is held."""
-    for statement in statements(_HELD_SINCE):
-        db.execute(statement)
-
-
-_ANSWERED = """
+# Record whether an upload in doubt was answered completely; uploads of older ledgers count as not answered.
+_script("m018_answered", """
 ALTER TABLE attempts ADD COLUMN answered INTEGER NOT NULL DEFAULT 0;  -- 1: the service or a gate before it answered
-"""
+""")  # fmt: skip
 
-
-@migrations()
-def m018_answered(db: sqlite_utils.Database) -> None:
-    """Record whether an upload in doubt was answered completely; uploads of older ledgers count as not answered."""
-    for statement in statements(_ANSWERED):
-        db.execute(statement)
-
-
-_WATCHED = """
+# Store with a doubt all that the next process needs to go on with the span of its answered look-ups.
+_script("m019_watched", """
 ALTER TABLE attempts ADD COLUMN watch_first REAL;  -- first of the look-ups answered without a gap in `look_boot`
 ALTER TABLE attempts ADD COLUMN watch_last REAL;  -- last of them, on the same steady clock
 ALTER TABLE attempts ADD COLUMN watch_newest INTEGER;  -- newest attempt when they began; later ones are control samples
 ALTER TABLE attempts ADD COLUMN rounds INTEGER NOT NULL DEFAULT 0;  -- number of answered look-ups after half a day
 ALTER TABLE attempts ADD COLUMN round_at REAL;  -- the last of these, on the steady clock of `grace_boot`
-"""
+""")  # fmt: skip
 
-
-@migrations()
-def m019_watched(db: sqlite_utils.Database) -> None:
-    """Store with a doubt all that the next process needs to go on with the span of its answered look-ups."""
-    for statement in statements(_WATCHED):
-        db.execute(statement)
-
-
-_RENAMED = """
+# Give tables and columns the names that the program uses.
+_script("m020_renamed", """
 ALTER TABLE quiet RENAME TO folder_cache;
 UPDATE facts SET name = 'folder_cache_plan' WHERE name = 'quiet_plan';
 UPDATE facts SET name = 'folder_cache_since' WHERE name = 'quiet_since';
@@ -449,123 +356,60 @@ ALTER TABLE attempts RENAME COLUMN parked TO name_released;
 ALTER TABLE folders RENAME COLUMN contact_start TO listed_start;
 UPDATE facts SET name = 'listed_from' WHERE name = 'contact_from';
 ALTER TABLE files RENAME COLUMN said_digest TO drift_digest;
-"""
+""")  # fmt: skip
 
-
-@migrations()
-def m020_renamed(db: sqlite_utils.Database) -> None:
-    """Give tables and columns the names that the program uses."""
-    for statement in statements(_RENAMED):
-        db.execute(statement)
-
-
-_UNPROCESSED = """
+# Record since when the service shows an asset unprocessed, because it may never process it.
+_script("m021_unprocessed", """
 ALTER TABLE files ADD COLUMN unprocessed_id TEXT;  -- the asset that look-ups showed unprocessed; NULL once processed
 ALTER TABLE files ADD COLUMN unprocessed_since REAL;  -- the first of these look-ups
 ALTER TABLE files ADD COLUMN unprocessed_looks INTEGER;  -- how many of them count since
 ALTER TABLE files ADD COLUMN unprocessed_last REAL;  -- the last that counts
-"""
+""")  # fmt: skip
 
-
-@migrations()
-def m021_unprocessed(db: sqlite_utils.Database) -> None:
-    """Record since when the service shows an asset unprocessed, because it may never process it."""
-    for statement in statements(_UNPROCESSED):
-        db.execute(statement)
-
-
-_NOT_AS_SENT = """
+# Compare the metadata that was sent with the service's; uploads of older ledgers are not compared.
+_script("m022_not_as_sent", """
 ALTER TABLE attempts ADD COLUMN description_digest BLOB;  -- of what was sent, until it is compared; NULL: not compared
 ALTER TABLE attempts ADD COLUMN keywords_digest BLOB;  -- the same of the keywords
 ALTER TABLE files ADD COLUMN not_as_sent TEXT;  -- how the metadata in the service differs from what was sent
 CREATE INDEX files_not_as_sent ON files (wanted) WHERE not_as_sent IS NOT NULL;
-"""
+""")  # fmt: skip
 
-
-@migrations()
-def m022_not_as_sent(db: sqlite_utils.Database) -> None:
-    """Compare the metadata that was sent with the service's; uploads of older ledgers are not compared."""
-    for statement in statements(_NOT_AS_SENT):
-        db.execute(statement)
-
-
-_ADOPTED_DIFFERS = """
+# Record adopted assets with other metadata than the sidecars; assets that were read back before are left out.
+_script("m023_adopted_differs", """
 ALTER TABLE files ADD COLUMN adopted_differs TEXT;  -- how the metadata of its adopted asset differs from the sidecars
 CREATE INDEX files_adopted_differs ON files (wanted) WHERE adopted_differs IS NOT NULL;
-"""
+""")  # fmt: skip
 
-
-@migrations()
-def m023_adopted_differs(db: sqlite_utils.Database) -> None:
-    """Record adopted assets with other metadata than the sidecars; assets that were read back before are left out."""
-    for statement in statements(_ADOPTED_DIFFERS):
-        db.execute(statement)
-
-
-_XMP = """
+# Record XMP files as sidecars; those that lie beside files that were sent before are no drift of these files.
+_script("m024_xmp", """
 ALTER TABLE sidecars ADD COLUMN is_first INTEGER NOT NULL DEFAULT 0;  -- 1: XMP, as the first scan with XMP saw it
 INSERT INTO facts SELECT 'xmp_after_file', (SELECT MAX(id) FROM files) FROM files LIMIT 1;
 INSERT INTO facts SELECT 'xmp_after_attempt', (SELECT COALESCE(MAX(id), 0) FROM attempts) FROM files LIMIT 1;
 INSERT INTO facts SELECT 'xmp_first_scan', 'not ended' FROM files LIMIT 1;
-"""
+""")  # fmt: skip
 
-
-@migrations()
-def m024_xmp(db: sqlite_utils.Database) -> None:
-    """Record XMP files as sidecars; those that lie beside files that were sent before are no drift of these files."""
-    for statement in statements(_XMP):
-        db.execute(statement)
-
-
-_NO_SIDECAR = """
+# Count the files that wait for their own sidecars, and record which may be sent without.
+_script("m025_no_sidecar", """
 ALTER TABLE files ADD COLUMN without_sidecar INTEGER NOT NULL DEFAULT 0;  -- 1: needs no sidecar; 2: no metadata
 CREATE INDEX files_no_sidecar ON files (queued_at) WHERE state = 'queued' AND wanted = 'yes' AND reason = 'no_sidecar';
-"""
+""")  # fmt: skip
 
-
-@migrations()
-def m025_no_sidecar(db: sqlite_utils.Database) -> None:
-    """Count the files that wait for their own sidecars, and record which may be sent without."""
-    for statement in statements(_NO_SIDECAR):
-        db.execute(statement)
-
-
-_LEFT_OUT = """
+# Record with each upload what was left out of its metadata.
+_script("m026_left_out", """
 ALTER TABLE attempts ADD COLUMN left_out TEXT;  -- metadata that was not sent, because the service cannot hold it
-"""
+""")  # fmt: skip
 
-
-@migrations()
-def m026_left_out(db: sqlite_utils.Database) -> None:
-    """Record with each upload what was left out of its metadata."""
-    for statement in statements(_LEFT_OUT):
-        db.execute(statement)
-
-
-_CHECKED_AGAIN = """
+# Add indexes of the verified versions whose files are read again, and of those that need no sidecar.
+_script("m027_checked_again", """
 CREATE INDEX files_checked_again ON files (reason, due_at)
     WHERE state = 'verified' AND wanted = 'yes' AND reason IS NOT NULL;
 CREATE INDEX files_without_sidecar ON files (inode) WHERE without_sidecar = 1;
-"""
+""")  # fmt: skip
 
-
-@migrations()
-def m027_checked_again(db: sqlite_utils.Database) -> None:
-    """Add indexes of the verified versions whose files are read again, and of those that need no sidecar."""
-    for statement in statements(_CHECKED_AGAIN):
-        db.execute(statement)
-
-
-_SENT_FIELDS = """
+# Record which metadata fields an upload sent; those of earlier uploads stay unknown.
+_script("m028_sent_fields", """
 ALTER TABLE attempts ADD COLUMN sent_fields TEXT;  -- digest of the metadata fields and their names; NULL: unknown
-"""
-
-
-@migrations()
-def m028_sent_fields(db: sqlite_utils.Database) -> None:
-    """Record which metadata fields an upload sent; those of earlier uploads stay unknown."""
-    for statement in statements(_SENT_FIELDS):
-        db.execute(statement)
+""")  # fmt: skip
 
 
 def statements(script: str) -> list[str]:
