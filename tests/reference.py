@@ -11,6 +11,7 @@ import typing
 from collections.abc import Iterator
 from pathlib import Path
 
+import sqlite_utils
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -154,7 +155,14 @@ def tables() -> dict[str, tuple[str, list[tuple[str, str, str]]]]:
             found = {renamed[3] if name == renamed[1] else name: what for name, what in found.items()}
         if not line.startswith("-- "):
             above = []
-    return found
+    newest = sqlite_utils.Database(memory=True)
+    schema.migrations.apply(newest)
+    there = {table.name: {column.name for column in table.columns} for table in newest.tables}
+    return {
+        name: (purpose, [column for column in columns if column[0] in there[name]])
+        for name, (purpose, columns) in found.items()
+        if name in there
+    }
 
 
 def ledger() -> str:

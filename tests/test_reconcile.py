@@ -17,8 +17,8 @@ from assetsync.app import build
 from assetsync.clock import SystemClock
 from assetsync.config.models import SiteConfig
 from assetsync.errors import LedgerError, RootMissing
-from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.ledger import open_ledger
+from assetsync.ledger.read_back import INDEX_STOPPED
 from assetsync.model import State
 from assetsync.parts import make_service
 from assetsync.reconcile import Reconciler, Report, dry_run

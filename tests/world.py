@@ -32,6 +32,7 @@ from assetsync.errors import (
     ServiceRefused,
     ServiceUnreachable,
 )
+from assetsync.ledger.assets import Shown
 from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.ledger.reports import Finding
 from assetsync.ledger.rows import FileRow
@@ -546,6 +547,11 @@ class World:
         found = self.ledger.versions.current_of(os.fsencode(path))
         assert found is not None, f"{path!r} has no current row"
         return found
+
+    def shown(self, path: str | bytes) -> Shown:
+        """What is known of the asset of the current row of a path."""
+        row = self.row(path)
+        return self.ledger.assets.shown([row]).get(row.assetid or "", Shown())
 
     def states(self) -> dict[str, State]:
         return {os.fsdecode(row.path): row.state for row in self.ledger.reports.files()}

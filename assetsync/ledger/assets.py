@@ -1,216 +1,134 @@
-"""Assets with a known id: list what to read back and to index, record the results, and choose control samples.
+"""What the service shows of assets: of those of versions since they are read back, and of others by look-ups.
 
-A control sample is an asset that the service should hold; it is searched for before a listing that shows nothing is
-believed. Reading back is left to `sync.readback`, the meaning of what it shows to `core.read_back`, searching for
-samples to `sync.observer`.
+The order of first sights relative to the attempts tells which attempt may have made an asset. Which asset is a file in
+doubt is left to `core.doubt`, reading back to `read_back`.
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
-from assetsync.core.backoff import LONGEST
-from assetsync.core.read_back import LOOK_AGAIN, NEVER_PROCESSED
-from assetsync.core.states import Event, Facts
-from assetsync.ledger.file.database import Database
-from assetsync.ledger.file.handle import Handle, Row
-from assetsync.ledger.rows import (
-    MISSING,
-    FileRow,
-    Usual,
-    apply,
-    close_attempts,
-    current_row,
-    files_where,
-    move,
-    reopen,
+from assetsync.core.read_back import Unprocessed
+from assetsync.ledger.file.database import ANY_OF, Database
+from assetsync.ledger.file.handle import Handle
+from assetsync.ledger.rows import FileRow
+from assetsync.model import Asset
+
+
+class Shown(NamedTuple):
+    """What reading back was shown of a version's asset; the schema describes each column."""
+
+    shown_at: float | None = None
+    findable_at: float | None = None
+    absent_boot: str | None = None
+    absent_first: float | None = None
+    absent_last: float | None = None
+    unprocessed_since: float | None = None
+    unprocessed_looks: int | None = None
+    unprocessed_last: float | None = None
+
+    @property
+    def unprocessed(self) -> Unprocessed | None:
+        """The look-ups that showed the asset unprocessed; None if there were none since it was last processed."""
+        if self.unprocessed_since is None:
+            return None
+        last = self.unprocessed_last or self.unprocessed_since
+        return Unprocessed(self.unprocessed_since, self.unprocessed_looks or 0, last)
+
+    @property
+    def is_processed(self) -> bool:
+        """Whether the last look-up that showed the asset showed it processed."""
+        return self.shown_at is not None and self.unprocessed_since is None
+
+
+_SHOWN = ", ".join(Shown._fields)
+# A later listing of the asset without a version is its first sight. With an earlier one it would be older than attempts
+# of its own version, and without MD5 the file would be sent twice.
+_OWN = (
+    f"INSERT INTO assets (assetid, why, {_SHOWN}) VALUES (?, 'owned'{', ?' * len(Shown._fields)}) ON CONFLICT (assetid)"
+    " DO UPDATE SET why = 'owned', first_seen = NULL, seen_to = NULL, file_id = NULL, path = NULL, "
+    + ", ".join(f"{name} = excluded.{name}" for name in Shown._fields)
 )
-from assetsync.model import State
-
-Change = tuple[FileRow, Event | None, dict[str, Any]]
-"""The result of reading back a row: the row as it was read, the event, if any, and the columns to write."""
-
-INDEX_STOPPED = "index_stopped"
-"""The fact that explains to the operator why searchIndex is no longer called."""
-
-_LOOKED_AT = 100
-# ?1 is the version, ?2 its asset as it was read, and the others are the values of these columns.
-_CONFIRM = Usual(
-    State.STORED, Event.CONFIRMED, Facts(has_id=True),
-    {"seen_at": "?3", "findable_at": "?4", "verified_at": "?5", "detail": "NULL"},
-    "assetid = ?2 AND reason IS NULL AND unseen_boot IS NULL"
-    " AND NOT EXISTS (SELECT 1 FROM attempts WHERE file_id = ?1 AND closed_at IS NULL)",
-)  # fmt: skip
-_CONFIRMED = {"seen_at", "findable_at", "verified_at", "detail", "reason", "unseen_boot"}
-"""The columns that reading back a new upload changes; with others, a row is not the usual one."""
-
-_SAMPLE = "path, (SELECT sent_name FROM attempts a WHERE a.file_id = f.id ORDER BY a.id DESC LIMIT 1), assetid"
 
 
 class Assets:
-    """The ledger's part for verifying and indexing."""
+    """The ledger's part for what look-ups show."""
 
     def __init__(self, store: Database) -> None:
         self._store = store
 
-    def to_verify(self, now: float, limit: int = 100, *, folder: str | None = None) -> list[FileRow]:
-        """Return stored assets that are due to be read back: all, or those in one folder of the service."""
-        where = (
-            f"state = 'stored' AND (due_at <= ?1 OR due_at > ?1 + {LONGEST})"
-            " AND (?3 IS NULL OR asset_folder = ?3) ORDER BY due_at, id LIMIT ?2"
-        )
-        return files_where(self._store, where, now, limit, folder)
+    def shown(self, rows: Iterable[FileRow]) -> dict[str, Shown]:
+        """Return what is known of the assets of versions, by asset id; the others are left out."""
+        ids = [row.assetid for row in rows if row.assetid is not None]
+        found = self._store.rows(f"SELECT assetid, {_SHOWN} FROM assets WHERE assetid {ANY_OF}", json.dumps(ids))
+        return {row[0]: Shown(*row[1:]) for row in found}
 
-    def never_processed(self, now: float, limit: int) -> list[FileRow]:
-        """Return files blocked for an asset that was never processed, which are due to be read back."""
-        where = (
-            f"state = 'blocked' AND reason = '{NEVER_PROCESSED}' AND (due_at <= ?1 OR due_at > ?1 + {LOOK_AGAIN})"
-            " ORDER BY due_at, id LIMIT ?2"
-        )
-        return files_where(self._store, where, now, limit)
+    def first_seen(self, assetids: Collection[str]) -> dict[str, tuple[int, float]]:
+        """Return, by asset id, the newest attempt at the end of the look-up that first showed the asset, and the time.
 
-    def to_index(self, now: float, uploaded_before: float, asked_before: float, limit: int = 500) -> list[FileRow]:
-        """Return assets that the database shows and the index does not, long enough after upload and last request.
-
-        A time after `now` was set by a clock that has since been set back; it counts as long enough ago.
+        The time is in seconds since the epoch. Assets of versions, and assets that no look-up showed, are left out.
         """
-        where = (
-            "state = 'stored' AND findable_at IS NULL AND seen_at IS NOT NULL"
-            " AND COALESCE(uploaded_at, queued_at) NOT BETWEEN ?2 AND ?1"
-            " AND (index_asked_at IS NULL OR index_asked_at NOT BETWEEN ?3 AND ?1) ORDER BY due_at, id LIMIT ?4"
-        )
-        return files_where(self._store, where, now, uploaded_before, asked_before, limit)
+        sql = f"SELECT assetid, seen_to, first_seen FROM unowned WHERE assetid {ANY_OF}"
+        return {row[0]: (row[1], row[2]) for row in self._store.rows(sql, json.dumps([*assetids]))}
 
-    def findable_sample(self, limit: int) -> list[str]:
-        """Return ids of assets that the index showed when last read, newest first."""
-        sql = "SELECT assetid FROM files WHERE state = 'verified' AND findable_at IS NOT NULL ORDER BY id DESC LIMIT ?"
-        return self._store.column(sql, limit)
+    def record(self, assets: Iterable[Asset], newest: int, now: float) -> None:
+        """Record assets that no live row owns; the order of the first sights is kept.
 
-    def asked(self, ids: Sequence[int], now: float) -> None:
-        """Record that the service was asked to index these rows' assets."""
-        self._store.change_each("UPDATE files SET index_asked_at = ? WHERE id = ?", [(now, i) for i in ids])
-
-    def apply_all(self, events: Sequence[Change], now: float) -> None:
-        """Record the results of reading back, in one commit.
-
-        A row that was replaced, disputed or decided by hand while the service answered is skipped.
-        """
-
-        def work(conn: Handle) -> None:
-            for row, event, changes in events:
-                if event is Event.CONFIRMED and _confirm_usual(conn, row, changes):
-                    continue
-                found = current_row(conn, row.id, changes)
-                if found is None or not _is_as_read(found, row):
-                    continue
-                is_open = bool(found["open"])
-                if is_open and event in (Event.CONFIRMED, Event.NEVER_PROCESSED):
-                    # The attempt was reopened when the asset was not shown; nothing else would close it.
-                    close_attempts(conn, row.id, "found", now)
-                    is_open = False
-                if event is Event.UNSEEN:
-                    _doubt(conn, row, changes, now)
-                elif event is not None:
-                    move(conn, found, event, now, open_attempt=is_open, **changes)
-                elif changes:
-                    names = ", ".join(f"{name} = ?" for name in changes)
-                    conn.execute(f"UPDATE files SET {names} WHERE id = ?", (*changes.values(), row.id))
-
-        if events:
-            self._store.write(work)
-
-
-def _confirm_usual(conn: Handle, row: FileRow, changes: dict[str, Any]) -> bool:
-    """Confirm a row as most are, with one statement; return False, changing nothing, if it is unusual."""
-    if row.state is not State.STORED or changes.keys() != _CONFIRMED:
-        return False
-    times = changes["seen_at"], changes["findable_at"], changes["verified_at"]
-    return _CONFIRM.try_apply(conn, row.id, row.assetid, *times)
-
-
-def _doubt(conn: Handle, row: FileRow, changes: dict[str, Any], now: float) -> None:
-    """Put a row in doubt because the service does not show its id; reopen its last attempt."""
-    # What was verified once was removed since; an audit lists it as missing.
-    reason = MISSING if row.reason == MISSING or row.verified_at is not None else "unseen"
-    last = conn.execute("SELECT MAX(id) FROM attempts WHERE file_id = ?", (row.id,)).fetchone()[0]
-    if last is not None:
-        reopen(conn, last, now, why="unseen", accepted_id=row.assetid)
-    apply(conn, row.id, Event.MISSING if last is None else Event.UNSEEN, now, reason=reason, **changes)
-
-
-def _is_as_read(found: Row, row: FileRow) -> bool:
-    return (found["state"], found["assetid"]) == (row.state, row.assetid)
-
-
-class KnownAsset(NamedTuple):
-    """A version whose asset was seen in the service; `sent_name` is None if the asset was adopted."""
-
-    path: bytes
-    sent_name: str | None
-    assetid: str
-
-
-class ControlSample(NamedTuple):
-    """An accepted upload and its asset: a look-up that shows the asset is newer than the start of the attempt."""
-
-    attempt_id: int
-    asset: KnownAsset
-
-
-class ControlSamples:
-    """The ledger's part for believing the service; reads only."""
-
-    def __init__(self, store: Database) -> None:
-        self._store = store
-
-    def read_back_last(self, destfolderid: str, limit: int) -> list[KnownAsset]:
-        """Return the newest versions that were read back from a folder of the service."""
-        sql = (
-            # The inner query uses the index that has the versions in this order. It is named because the planner would
-            # choose the index by content, and there may be a million versions.
-            f"SELECT {_SAMPLE}"
-            " FROM files f WHERE asset_folder = ?1 AND id IN (SELECT id FROM files INDEXED BY files_standing"
-            "   WHERE size >= 0 AND wanted = 'yes' AND state = 'verified' AND destfolderid = ?1"
-            "   ORDER BY id DESC LIMIT ?3) ORDER BY id DESC LIMIT ?2"
-        )
-        rows = self._store.rows(sql, destfolderid, limit, _LOOKED_AT)
-        return [KnownAsset._make(row) for row in rows]
-
-    def sent_after(self, attempt_id: int, limit: int, *, newest: bool = False) -> list[ControlSample]:
-        """Return accepted uploads that began after an attempt, into any folder: the first, or the newest.
-
-        A version that was missing, and took over an older asset since, is left out.
+        `newest` is the newest attempt at the end of the look-up.
         """
         sql = (
-            # Join from the attempts in their order, so that the query stops at the limit: there may be a million.
-            "SELECT a.id, f.path, a.sent_name, f.assetid FROM attempts a CROSS JOIN files f ON f.id = a.file_id"
-            " WHERE a.id > ? AND a.result = 'accepted' AND f.id_from = 'answer' AND f.state IN ('stored', 'verified')"
-            " AND f.uploaded_at = a.ended_at"
-            f" ORDER BY a.id {'DESC' if newest else ''} LIMIT ?"
+            "INSERT INTO assets (assetid, folder_id, name, size, md5, first_seen, seen_to, why, met_at)"
+            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, '', ?6)"
+            " ON CONFLICT (assetid) DO UPDATE SET folder_id = excluded.folder_id, size = excluded.size,"
+            " md5 = excluded.md5, met_at = excluded.met_at, name = IIF(why = 'owned', excluded.name, name),"
+            " first_seen = COALESCE(first_seen, excluded.first_seen), seen_to = COALESCE(seen_to, excluded.seen_to),"
+            " why = IIF(why = 'owned', '', why)"
         )
-        rows = self._store.rows(sql, attempt_id, limit)
-        return [ControlSample(row[0], KnownAsset(*row[1:])) for row in rows]
+        values = [(a.id, a.folder_id, a.filename, a.size if a.processed else None, a.md5, now, newest) for a in assets]
+        self._store.change_each(sql, values)
 
-    def of_all(self, most: int) -> list[KnownAsset]:
-        """Return verified versions from all folders: half of them the newest, half the oldest.
+    def history(self, assetids: Collection[str]) -> dict[str, set[str | None]]:
+        """Return the digests of the versions that once had these ids; None for a version that was never hashed.
 
-        If there are fewer than `most`, other versions that were seen in the service are added.
+        The ids belong to versions at rest, or to assets that an operator had replaced by another upload.
         """
-        verified = "SELECT id FROM files WHERE wanted = 'yes' AND state = 'verified' ORDER BY id {} LIMIT {}"
-        seen = "SELECT id FROM files WHERE assetid IS NOT NULL AND seen_at IS NOT NULL ORDER BY id DESC LIMIT {}"
-        rows = self._store.rows(
-            f"SELECT {_SAMPLE} FROM files f WHERE id IN (SELECT * FROM ({verified.format('DESC', most - most // 2)}))"
-            f" OR id IN (SELECT * FROM ({verified.format('', most // 2)})) ORDER BY id DESC"
-        )
-        if len(rows) < most:
-            rows += self._store.rows(f"SELECT {_SAMPLE} FROM files f WHERE id IN (SELECT * FROM ({seen.format(most)}))")
-        known = {row["assetid"]: KnownAsset._make(row) for row in reversed(rows)}
-        return list(known.values())[-most:]
-
-    def has_begun(self) -> bool:
-        """Return whether anything was uploaded, or may have been."""
+        digests: defaultdict[str, set[str | None]] = defaultdict(set)
         sql = (
-            "SELECT EXISTS (SELECT 1 FROM files WHERE assetid IS NOT NULL AND state NOT IN ('superseded', 'gone'))"
-            " OR EXISTS (SELECT 1 FROM files WHERE assetid IS NOT NULL AND state IN ('superseded', 'gone'))"
-            " OR EXISTS (SELECT 1 FROM attempts WHERE closed_at IS NULL)"
+            f"SELECT assetid, md5 FROM files WHERE state IN ('superseded', 'gone') AND assetid {ANY_OF}"
+            f" UNION ALL SELECT assetid, md5 FROM assets WHERE why = 'replaced' AND assetid {ANY_OF}"
         )
-        return bool(self._store.value(sql))
+        ids = json.dumps([*assetids])
+        for assetid, md5 in self._store.rows(sql, ids, ids):
+            digests[assetid].add(md5)
+        return digests
+
+    def damaged(self, assetids: Collection[str]) -> set[str]:
+        """Return the ids recorded as damaged: a damaged asset is the proof of one attempt and of no other."""
+        sql = f"SELECT assetid FROM assets WHERE why = 'damaged' AND assetid {ANY_OF}"
+        return set(self._store.column(sql, json.dumps([*assetids])))
+
+
+def explain(conn: Handle, assetid: str, why: str, file: FileRow) -> None:
+    """Record what an asset without a version is; proof of damage is not replaced by a later suspicion."""
+    conn.execute(
+        "UPDATE assets SET why = ?, file_id = ?, path = ? WHERE assetid = ? AND why NOT IN ('damaged', 'owned')",
+        (why, file.id, file.path, assetid),
+    )
+
+
+def shown_of(conn: Handle, assetid: str | None) -> Shown:
+    """Return what is known of a version's asset."""
+    row = conn.execute(f"SELECT {_SHOWN} FROM assets WHERE assetid = ?", (assetid,)).fetchone()
+    return Shown() if row is None else Shown(*row)
+
+
+def own(conn: Handle, assetid: str | None, shown: Shown) -> None:
+    """Record what is known of the asset of a live version, or of the asset that a live version takes now."""
+    conn.execute(_OWN, (assetid, *shown))
+
+
+def read_anew(conn: Handle, assetid: str | None) -> None:
+    """Let a version's asset be read back as if nothing had shown it; how long it is unprocessed is kept."""
+    sql = "UPDATE assets SET shown_at = NULL, findable_at = NULL, absent_boot = NULL WHERE assetid = ?"
+    conn.execute(sql, (assetid,))

@@ -9,6 +9,7 @@ from operator import attrgetter
 
 from assetsync.core.doubt_grace import took_at_most
 from assetsync.core.states import Event, Facts
+from assetsync.ledger.assets import Shown, own
 from assetsync.ledger.file.database import Database, is_sent_by_hand
 from assetsync.ledger.file.group_commit import Pending
 from assetsync.ledger.file.handle import Handle, Row
@@ -29,10 +30,10 @@ _MAY_RELEASE = f"hold_until IS NOT NULL AND (hold_reason NOT IN {PASSING} OR hol
 _EXCEPTIONS = {
     "another": "EXISTS (SELECT 1 FROM attempts WHERE file_id = ?1 AND closed_at IS NULL AND id <> ?2)",
     "known": f"EXISTS (SELECT 1 FROM files WHERE {WHOSE_ASSET.format('= ?3')} AND id <> ?1)",
-    "sighted": "EXISTS (SELECT 1 FROM sightings WHERE assetid = ?3)",
+    "shown": "EXISTS (SELECT 1 FROM assets WHERE assetid = ?3)",
     "held": f"EXISTS (SELECT 1 FROM folders WHERE destfolderid = {_FOLDER} AND {_MAY_RELEASE})",
 }
-"""What has to be looked at first: the version has another open attempt, another row has or had the id, a sighting shows
+"""What has to be looked at first: the version has another open attempt, another row has or had the id, a look-up showed
 it, or the folder is held and may be released."""
 
 _NEW = {
@@ -42,7 +43,7 @@ _NEW = {
 """Columns that an accepted upload changes, and their values."""
 
 _MOSTLY_SET = {"md5": "?6", "failures": "0", "send_again": "0"} | dict.fromkeys(
-    ("reason", "detail", "seen_at", "findable_at", "index_asked_at", "verified_at"), "NULL"
+    ("reason", "detail", "index_asked_at", "verified_at"), "NULL"
 )
 """Columns that an accepted upload sets, and their values. Nearly every row has these values already, and SQLite updates
 the indexes of each column that a statement writes."""
@@ -100,8 +101,8 @@ class AttemptResults:
             _end_accepted(conn, attempt_id, sent, now)
             if owner is not None and not owner["rests"]:
                 _dispute(conn, owner["id"], now)
-            if row["sighted"]:
-                conn.execute("DELETE FROM sightings WHERE assetid = ?", (assetid,))
+            if row["shown"]:
+                own(conn, assetid, Shown())
             if row["held"]:
                 release_folder(conn, row["folder"], now)
             changes = dict(conn.execute(_VALUES, values).fetchone())
@@ -293,6 +294,6 @@ def _dispute(conn: Handle, file_id: int, now: float) -> None:
         return
     apply(
         conn, file_id, Event.DISPUTED, now,
-        assetid=None, id_from=None, asset_folder=None, verified_at=None, seen_at=None, findable_at=None,
+        assetid=None, id_from=None, asset_folder=None, verified_at=None,
         reason="disputed", detail=detail, due_at=now,
     )  # fmt: skip

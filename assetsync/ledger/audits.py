@@ -26,8 +26,8 @@ SIGHTED = (
     "MAX(COALESCE({0}.met_at, {0}.first_seen), COALESCE((SELECT MAX(audited_at) FROM files WHERE assetid = {0}.assetid"
     " AND state IN ('superseded', 'gone')), 0))"
 )
-"""SQL expression: when a sighted asset was last seen. For an asset of history, an audit records the time in the version
-(`met_history`)."""
+"""SQL expression: when an asset without a version was last seen. For an asset of history, an audit records the time in
+the version (`met_history`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Audits:
 
     def replaced(self, assetids: Sequence[str]) -> set[str]:
         """Return the ids of assets that an operator had replaced by another upload."""
-        sql = f"SELECT assetid FROM sightings WHERE why = 'replaced' AND assetid {ANY_OF}"
+        sql = f"SELECT assetid FROM assets WHERE why = 'replaced' AND assetid {ANY_OF}"
         return set(self._store.column(sql, json.dumps(assetids)))
 
     def equal_content(self, folder: str, assets: Collection[Asset]) -> dict[str, FileRow]:
@@ -194,8 +194,8 @@ class Audits:
         return [file_row(row) for row in rows]
 
     def explain(self, found: Sequence[tuple[str, str, FileRow | None]]) -> None:
-        """Record the audit's explanation of sighted assets: (asset id, why, the file concerned)."""
+        """Record the audit's explanation of assets without a version: (asset id, why, the file concerned)."""
         self._store.change_each(
-            "UPDATE sightings SET why = ?, file_id = ?, path = ? WHERE assetid = ? AND why IN ('', 'unknown')",
+            "UPDATE assets SET why = ?, file_id = ?, path = ? WHERE assetid = ? AND why IN ('', 'unknown')",
             [(why, row.id if row else None, row.path if row else None, assetid) for assetid, why, row in found],
         )

@@ -5,6 +5,7 @@ Reading the request, and looking at the service for it, are left to `sync.reques
 
 from assetsync.core.names import sent_names
 from assetsync.core.states import Event, allowed
+from assetsync.ledger.assets import Shown, own, read_anew, shown_of
 from assetsync.ledger.equal_content import OWNED, may_be_copies
 from assetsync.ledger.file.database import Database
 from assetsync.ledger.file.handle import Handle
@@ -49,7 +50,8 @@ class Decisions:
             if owned or not conn.execute(_MAY_LET_GO, (row.id, row.assetid)).fetchone()[0]:
                 # Another file took the asset first, or this file was decided otherwise.
                 return read_file(conn, row.id).state
-            conn.execute("DELETE FROM sightings WHERE assetid IN (?, ?)", (row.assetid, kept))
+            conn.execute("DELETE FROM assets WHERE assetid = ?", (row.assetid,))
+            own(conn, kept, Shown())
             return apply(
                 conn, row.id, Event.RETRIED, now, due_at=now, assetid=kept,
                 index_asked_at=None, verified_at=None, **GOES_ON,
@@ -72,6 +74,7 @@ class Decisions:
                 hold_name(conn, attempt["id"])
             # A missing asset stays `missing` until it is found; if it is not, the operator gets the same message again.
             missing = {"reason": MISSING} if current.reason == MISSING else {}
+            read_anew(conn, current.assetid)
             return apply(conn, row.id, Event.RETRIED, now, due_at=now, **(GOES_ON | missing))
 
         return self._store.write(work)
@@ -93,29 +96,30 @@ class Decisions:
                 current.destfolderid, current.size, current.md5, sent_names(current.path.rpartition(b"/")[2])
             )
             conn.execute(
-                "UPDATE sightings SET why = 'replaced', file_id = ?, path = ?"
-                f" WHERE {copies} AND why NOT IN ('replaced', 'damaged')",
+                "UPDATE assets SET why = 'replaced', file_id = ?, path = ?"
+                f" WHERE {copies} AND why <> 'owned' AND why NOT IN ('replaced', 'damaged')",
                 (current.id, current.path, *values),
             )
+            is_processed = shown_of(conn, current.assetid).unprocessed is None
+            state = apply(
+                conn, row.id, Event.SENT_AGAIN, now,
+                assetid=None, id_from=None, asset_folder=None, agreed_folder=None, send_again=1, due_at=now,
+                reason=None, detail=None, failures=0, absences=0, crashes=0,
+                uploaded_at=None, index_asked_at=None, verified_at=None,
+                without_sidecar=WITHOUT_METADATA if without_metadata else min(current.without_sidecar, 1),
+            )  # fmt: skip
             if current.assetid is not None and not current.is_theirs:
-                shown = (current.size, current.md5) if current.unprocessed is None else (None, None)
                 conn.execute(
-                    "INSERT INTO sightings (assetid, folder_id, name, size, md5, first_seen, seen_to, why,"
+                    "INSERT INTO assets (assetid, folder_id, name, size, md5, first_seen, seen_to, why,"
                     " file_id, path, met_at) SELECT ?, ?, ?, ?, ?, ?, 0, 'replaced', ?, ?, ?"
                     " ON CONFLICT (assetid) DO UPDATE SET why = 'replaced', met_at = COALESCE(excluded.met_at, met_at)",
                     (
                         current.assetid, current.asset_folder or current.destfolderid, current.folded_name,
-                        *shown, now, current.id, current.path,
-                        0 if current.reason == MISSING else None,
+                        *((current.size, current.md5) if is_processed else (None, None)),
+                        now, current.id, current.path, 0 if current.reason == MISSING else None,
                     ),
                 )  # fmt: skip
-            return apply(
-                conn, row.id, Event.SENT_AGAIN, now,
-                assetid=None, id_from=None, asset_folder=None, agreed_folder=None, send_again=1, due_at=now,
-                reason=None, detail=None, failures=0, absences=0, crashes=0,
-                uploaded_at=None, seen_at=None, findable_at=None, index_asked_at=None, verified_at=None,
-                without_sidecar=WITHOUT_METADATA if without_metadata else min(current.without_sidecar, 1),
-            )  # fmt: skip
+            return state
 
         return self._store.write(work)
 
@@ -124,11 +128,11 @@ class Decisions:
 
         def work(conn: Handle) -> State:
             close_attempts(conn, row.id, "resolved", now)
-            conn.execute("DELETE FROM sightings WHERE assetid = ?", (asset.id,))
+            own(conn, asset.id, Shown())
             return apply(
                 conn, row.id, Event.SETTLED_BY_HAND, now,
                 assetid=asset.id, id_from="adopted", asset_folder=asset.folder_id, agreed_folder=asset.folder_id,
-                reason=None, detail=None, due_at=now, uploaded_at=now, seen_at=None, findable_at=None, verified_at=None,
+                reason=None, detail=None, due_at=now, uploaded_at=now, verified_at=None,
                 drift="unread", not_as_sent=None,
             )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Open doubts: list the look-ups that are due, record what a look-up showed, and end a doubt.
 
 The decision is left to `core.doubt`; sending the look-ups is left to `sync.doubts`. The assets that look-ups show are
-recorded by `ledger.sightings`.
+recorded by `ledger.assets`.
 """
 
 import json
@@ -21,6 +21,7 @@ from assetsync.core.outcome import (
 )
 from assetsync.core.read_back import NEVER_PROCESSED, Suspects
 from assetsync.core.states import Event
+from assetsync.ledger.assets import Shown, explain, own, shown_of
 from assetsync.ledger.file.database import ANY_OF, Database
 from assetsync.ledger.file.facts import ACCOUNT, set_fact
 from assetsync.ledger.file.handle import Handle
@@ -36,7 +37,6 @@ from assetsync.ledger.rows import (
     read_file,
 )
 from assetsync.ledger.runs import count_upload
-from assetsync.ledger.sightings import explain
 from assetsync.model import SentExtent, Wanted
 
 # The same words as in the condition of the index `attempts_waived`, so that SQLite uses it.
@@ -291,7 +291,7 @@ class Doubts:
         return not self._store.value(sql, attempt.destfolderid, attempt.id, _READ_BACK_AT_MOST)
 
     def newest_attempt(self) -> int:
-        """Return the number of the newest attempt: the clock that orders sightings and attempts."""
+        """Return the number of the newest attempt: the clock that orders first sights and attempts."""
         return int(self._store.value("SELECT COALESCE(MAX(id), 0) FROM attempts"))
 
     def looked(self, attempt_id: int, looked: Looked, look_at: float) -> None:
@@ -411,7 +411,7 @@ def _leave_to_a_person(conn: Handle, doubt: OpenDoubt, verdict: Verdict, now: fl
         word = "refused_as_duplicate"
     elif file.reason == MISSING:
         word, helps = MISSING, "`assetsync retry --send-again PATH` uploads the file anew"
-    elif verdict.is_nowhere and file.seen_at is None and file.id_from == "answer":
+    elif verdict.is_nowhere and shown_of(conn, file.assetid).shown_at is None and file.id_from == "answer":
         # A video whose name does not fit its column, for example (observed).
         again = "assetsync upload" if file.wanted is Wanted.OUTSIDE else "assetsync retry"
         word, helps = NEVER_PROCESSED, f"`{again} --send-again PATH` uploads the file again"
@@ -461,14 +461,14 @@ def _found(conn: Handle, doubt: OpenDoubt, verdict: Verdict, now: float) -> None
     else:
         # The upload was counted when its answer came; its asset was missing later.
         uploaded = {}
-    conn.execute("DELETE FROM sightings WHERE assetid = ?", (verdict.assetid,))
+    own(conn, verdict.assetid, Shown(shown_at=now))
     # For a large file that was never read to its end, the service's digest is the first one known: it shows later that
     # a version that was only touched is equal.
     known = {} if verdict.md5 is None else {"md5": verdict.md5}
     apply(
         conn, doubt.file.id, Event.FOUND, now, **known, **uploaded,
-        assetid=verdict.assetid, id_from="adopted", asset_folder=verdict.folder_id, seen_at=now,
-        findable_at=None, index_asked_at=None, verified_at=None, reason=None, detail=None, due_at=now, send_again=0,
+        assetid=verdict.assetid, id_from="adopted", asset_folder=verdict.folder_id,
+        index_asked_at=None, verified_at=None, reason=None, detail=None, due_at=now, send_again=0,
         # The asset may be in another folder, or may have the metadata of another asset.
         drift="unread",
     )  # fmt: skip

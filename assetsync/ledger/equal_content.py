@@ -44,7 +44,7 @@ COMPARED_AT_MOST = 1000
 """Maximum number of files, or of assets, of equal size that are compared with one file."""
 
 _EQUAL_ASSET = (
-    f"FROM sightings s WHERE s.folder_id = ?1 AND s.size = ?2 AND s.md5 = ?3 AND {_IS_THERE}"
+    f"FROM unowned s WHERE s.folder_id = ?1 AND s.size = ?2 AND s.md5 = ?3 AND {_IS_THERE}"
     f" AND NOT {OWNED.format('s.assetid')}"
     " AND NOT EXISTS (SELECT 1 FROM attempts WHERE accepted_id = s.assetid AND closed_at IS NULL)"
 )
@@ -78,7 +78,7 @@ class Sighted(NamedTuple):
 
 
 def may_be_copies(destfolderid: str, size: int, md5: str | None, names: Collection[str]) -> tuple[str, list[object]]:
-    """Return the SQL condition for sightings that may be a file: by their MD5, without one by their names."""
+    """Return the SQL condition for assets that may be a file: by their MD5, without one by their names."""
     patterns = sorted(frozenset[str]().union(*map(shown_patterns, names)))
     named = " OR ".join(["name LIKE ?"] * len(patterns))
     return f"folder_id = ? AND size = ? AND (md5 = ? OR md5 IS NULL AND ({named}))", [
@@ -101,7 +101,7 @@ class EqualContent:
             "SELECT EXISTS (SELECT 1 FROM files WHERE destfolderid = ?1 AND size = ?2 AND id <> ?3"
             f"   AND {_MAY_HAVE_ASSET})"
             f" OR EXISTS ({_MOVED_THERE} AND id <> ?3)"
-            " OR EXISTS (SELECT 1 FROM sightings WHERE folder_id = ?1 AND size = ?2)"
+            " OR EXISTS (SELECT 1 FROM unowned WHERE folder_id = ?1 AND size = ?2)"
         )
         return bool(self._store.value(sql, destfolderid, size, file_id))
 
@@ -110,7 +110,7 @@ class EqualContent:
         sql = (
             "SELECT EXISTS (SELECT 1 FROM files WHERE destfolderid = ?1 AND size = ?2 AND md5 = ?4 AND id <> ?3)"
             f" OR EXISTS ({_UNHASHED}) OR EXISTS ({_UNHASHED_AND_OPEN}) OR EXISTS ({_EQUAL_MOVED_THERE}),"
-            " EXISTS (SELECT 1 FROM sightings WHERE folder_id = ?1 AND size = ?2)"
+            " EXISTS (SELECT 1 FROM unowned WHERE folder_id = ?1 AND size = ?2)"
         )
         found = self._store.rows(sql, row.destfolderid, row.size, row.id, md5)[0]
         return Hints(bool(found[0]), bool(found[1]))
@@ -198,7 +198,7 @@ class EqualContent:
         patterns = sorted(frozenset[str]().union(*map(shown_patterns, names)))
         is_shown_as_name = " OR ".join(["name LIKE ?"] * len(patterns))
         sql = (
-            "SELECT assetid, name FROM sightings s WHERE folder_id = ? AND size = ? AND md5 IS NULL"
+            "SELECT assetid, name FROM unowned s WHERE folder_id = ? AND size = ? AND md5 IS NULL"
             f" AND why <> 'damaged' AND ({is_shown_as_name}) AND {_IS_THERE}"
             # The digest of an asset that once belonged to a version is known, and differs.
             f" AND NOT EXISTS (SELECT 1 FROM files WHERE {WHOSE_ASSET.format('= s.assetid')})"
@@ -220,7 +220,7 @@ class EqualContent:
         """
         sql, values = may_be_copies(row.destfolderid, row.size, md5, names)
         found: str | None = self._store.value(
-            f"SELECT assetid FROM sightings s WHERE {sql} AND why NOT IN ('replaced', 'damaged') AND {_IS_THERE}"
+            f"SELECT assetid FROM unowned s WHERE {sql} AND why NOT IN ('replaced', 'damaged') AND {_IS_THERE}"
             f" AND NOT EXISTS (SELECT 1 FROM files WHERE {WHOSE_ASSET.format('= s.assetid')}) LIMIT 1",
             *values,
         )
@@ -251,4 +251,4 @@ class EqualContent:
 
     def is_missed(self, assetid: str) -> bool:
         """Return whether the newest audit of its folder no longer showed a sighted asset."""
-        return bool(self._store.value(f"SELECT {_MISSED} FROM sightings s WHERE assetid = ?", assetid))
+        return bool(self._store.value(f"SELECT {_MISSED} FROM unowned s WHERE assetid = ?", assetid))

@@ -94,7 +94,7 @@ _SPELLED = "spelled"
 _NAMED_IN = {
     "files": ("destfolderid", "asset_folder", "agreed_folder"),
     "attempts": ("destfolderid",),
-    "sightings": ("folder_id",),
+    "assets": ("folder_id",),
     "folders": ("destfolderid",),
 }
 """The columns that hold folder ids, by table."""
@@ -247,9 +247,9 @@ class FolderListings:
         """
         sql = (
             f"SELECT id FROM files f {_WANTED_IN} AND state = 'queued' AND (NOT EXISTS"
-            " (SELECT 1 FROM sightings WHERE folder_id = f.destfolderid AND size = f.size)"
+            " (SELECT 1 FROM unowned WHERE folder_id = f.destfolderid AND size = f.size)"
             # Not by file, because any number of assets may be of one size.
-            " OR folded_name NOT IN (SELECT lower(name) FROM sightings WHERE folder_id = ?1)) ORDER BY id"
+            " OR folded_name NOT IN (SELECT lower(name) FROM unowned WHERE folder_id = ?1)) ORDER BY id"
         )
         spaced = SpacedSample[int](most // 2)
         for file_id in self._store.column(sql, destfolderid):
@@ -268,22 +268,22 @@ class FolderListings:
     def left_unprocessed(self, destfolderid: str) -> bool:
         """Return whether a sighted asset in the folder, which no version has or had, was still being processed."""
         known = f"why = 'replaced' OR EXISTS (SELECT 1 FROM files WHERE {WHOSE_ASSET.format('= s.assetid')})"
-        sql = f"SELECT 1 FROM sightings s WHERE folder_id = ? AND size IS NULL AND NOT ({known}) LIMIT 1"
+        sql = f"SELECT 1 FROM unowned s WHERE folder_id = ? AND size IS NULL AND NOT ({known}) LIMIT 1"
         return bool(self._store.value(sql, destfolderid))
 
     def sighted_since(self, assetid: str) -> float | None:
-        """Return when an asset that no row owns was first seen; None without a sighting."""
-        seen: float | None = self._store.value("SELECT first_seen FROM sightings WHERE assetid = ?", assetid)
+        """Return when an asset that no row owns was first seen; None if none was."""
+        seen: float | None = self._store.value("SELECT first_seen FROM unowned WHERE assetid = ?", assetid)
         return seen
 
     def missed(self, destfolderid: str, limit: int) -> dict[str, float | None]:
         """Return some sighted assets that the folder's newest audit did not show, with the time each was last seen."""
         sql = (
-            "SELECT assetid, met_at FROM sightings s WHERE folder_id = ? AND met_at IS NOT 0"
+            "SELECT assetid, met_at FROM unowned s WHERE folder_id = ? AND met_at IS NOT 0"
             f" AND {TAKEN_AWAY.format('s.folder_id', SIGHTED.format('s'))} LIMIT ?"
         )
         return {row[0]: row[1] for row in self._store.rows(sql, destfolderid, limit)}
 
     def not_there(self, missed: Mapping[str, float | None]) -> None:
         """Record that a listing did not show these assets either, unless they were seen since."""
-        self._store.change_each("UPDATE sightings SET met_at = 0 WHERE assetid = ? AND met_at IS ?", missed.items())
+        self._store.change_each("UPDATE assets SET met_at = 0 WHERE assetid = ? AND met_at IS ?", missed.items())

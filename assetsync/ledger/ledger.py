@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assetsync.errors import LedgerBusy, LedgerError, LedgerOfAnother
-from assetsync.ledger.assets import Assets, ControlSamples
+from assetsync.ledger.assets import Assets
 from assetsync.ledger.attempts import AttemptResults
 from assetsync.ledger.audits import Audits
 from assetsync.ledger.decisions import Decisions
@@ -26,9 +26,9 @@ from assetsync.ledger.folders import FolderListings
 from assetsync.ledger.metadata_drift import MetadataDrift
 from assetsync.ledger.queue import Queue
 from assetsync.ledger.queue_folders import QueueFolders
+from assetsync.ledger.read_back import ControlSamples, ReadBack
 from assetsync.ledger.reports import LedgerView
 from assetsync.ledger.rows import NEW_SPAN
-from assetsync.ledger.sightings import Sightings
 from assetsync.ledger.versions import Versions
 
 _RELEASED_SINCE = "kind = ? AND subject = ? AND resumed_at >= ?"
@@ -73,8 +73,8 @@ class Ledger(LedgerView):
         self.folder_listings = FolderListings(store, start_no)
         self.attempt_results = AttemptResults(store)
         self.doubts = Doubts(store)
-        self.sightings = Sightings(store)
         self.assets = Assets(store)
+        self.read_back = ReadBack(store)
         self.audits = Audits(store)
         self.decisions = Decisions(store)
         self.control_samples = ControlSamples(store)

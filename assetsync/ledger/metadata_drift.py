@@ -301,9 +301,8 @@ class MetadataDrift:
 
             def work(conn: Handle) -> None:
                 conn.execute_each(sql, [(folder, row["id"]) for row in moved])
-                # A sighting from a time when no row owned the asset would make a later version look for it in the old
-                # folder.
-                seen = "UPDATE sightings SET folder_id = ? WHERE assetid = ?"
+                # A later version would look for it in the old folder.
+                seen = "UPDATE assets SET folder_id = ? WHERE assetid = ?"
                 conn.execute_each(seen, [(folder, row["assetid"]) for row in moved])
 
             self._store.write(work)

@@ -11,6 +11,7 @@ from assetsync.core.outcome import UNREADABLE_WHILE_SENT
 from assetsync.core.sent_texts import NOT_COMPARED, SentTexts
 from assetsync.core.settled import PastUpload
 from assetsync.core.states import Event, Facts
+from assetsync.ledger.assets import Shown, own
 from assetsync.ledger.equal_content import OWNED
 from assetsync.ledger.file.database import Database, below
 from assetsync.ledger.file.group_commit import Pending
@@ -29,7 +30,6 @@ from assetsync.ledger.pauses import outside
 from assetsync.ledger.rows import (
     FILE_COLUMNS,
     NEW_FIELD,
-    NOT_INDEXED,
     WAITS_FOR_SIDECAR,
     WITHOUT_METADATA,
     FileRow,
@@ -187,16 +187,19 @@ class Queue:
                 return None
             conn.execute("UPDATE attempts SET file_id = ? WHERE file_id = ?", (old.id, row.id))
             conn.execute("DELETE FROM files WHERE id = ?", (row.id,))
-            # The asset may have a sighting from a time when no row owned it; that sighting would not follow a later
-            # move of the asset.
-            conn.execute("DELETE FROM sightings WHERE assetid = ?", (current.assetid,))
+            # A listing may have shown the asset while no live row owned it, and the index may have dropped it since.
+            conn.execute(
+                "UPDATE assets SET why = 'owned', first_seen = NULL, seen_to = NULL, file_id = NULL, path = NULL,"
+                " findable_at = IIF(?, NULL, findable_at) WHERE assetid = ?",
+                (_rests(old), current.assetid),
+            )
             is_there = current.destfolderid == row.destfolderid
             return apply(
                 conn, old.id, Event.MOVED, now,
                 agreed_folder=current.agreed_folder if is_there else None, path=row.path, destfolderid=row.destfolderid,
                 size=row.size, mtime_ns=row.mtime_ns, ctime_ns=row.ctime_ns, inode=row.inode,
                 md5=md5, folded_name=row.folded_name, due_at=now, drift="unread",
-                **(NOT_INDEXED if _rests(old) else {}),
+                **({"index_asked_at": None} if _rests(old) else {}),
                 **({"reason": None, "detail": None} if current.state is State.VERIFIED else {}),
             )  # fmt: skip
 
@@ -222,7 +225,8 @@ class Queue:
                 reason=None, detail=None, uploaded_at=None, meta_digest=meta_digest,
                 drift="unread",
             )  # fmt: skip
-            name = conn.execute("DELETE FROM sightings WHERE assetid = ? RETURNING name", (assetid,)).fetchone()
+            name = conn.execute("SELECT name FROM unowned WHERE assetid = ?", (assetid,)).fetchone()
+            own(conn, assetid, Shown())
             if name is not None and name[0].casefold() == row.folded_name:
                 note_names(conn, row.destfolderid, kept=True)
             return True
@@ -315,9 +319,9 @@ class Queue:
     def is_overtaken(self, file_id: int) -> bool:
         """Return whether the service has processed an upload that was accepted after that of a version."""
         sql = (
-            "SELECT EXISTS (SELECT 1 FROM attempts a JOIN files f ON f.id = a.file_id"
+            "SELECT EXISTS (SELECT 1 FROM attempts a JOIN files f ON f.id = a.file_id JOIN assets s USING (assetid)"
             " WHERE a.id > (SELECT MAX(id) FROM attempts WHERE file_id = ?) AND a.result = 'accepted'"
-            " AND f.seen_at IS NOT NULL AND f.unprocessed_id IS NULL)"
+            " AND s.shown_at IS NOT NULL AND s.unprocessed_since IS NULL)"
         )
         return bool(self._store.value(sql, file_id))
 

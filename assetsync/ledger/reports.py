@@ -42,16 +42,15 @@ _DOUBTED = (
 )
 _FOLDER = "COALESCE({0}.asset_folder, {0}.destfolderid)"
 _LAST_KNOWN = "MAX(COALESCE({0}.audited_at, 0), COALESCE({0}.uploaded_at, {0}.queued_at))"
+_SHOWN_AT = "(SELECT shown_at FROM assets WHERE assetid = {0}.assetid)"
 # A version whose asset exists as far as is known. A version that still has to be read back again may have no asset.
 _HAS_ASSET = (
     "({0}.assetid IS NOT NULL AND {0}.state IN ('stored', 'verified', 'superseded', 'gone')"
-    " AND {0}.seen_at IS NOT NULL AND NOT "
-    + THEIRS
-    + " AND NOT "
-    + TAKEN_AWAY.format(_FOLDER, "MAX(COALESCE({0}.verified_at, {0}.seen_at), COALESCE({0}.audited_at, 0))")
+    f" AND {_SHOWN_AT} IS NOT NULL AND NOT {THEIRS} AND NOT "
+    + TAKEN_AWAY.format(_FOLDER, f"MAX(COALESCE({{0}}.verified_at, {_SHOWN_AT}), COALESCE({{0}}.audited_at, 0))")
     + ")"
 )
-# The versions that a sighted asset may be a copy of: the version recorded with the sighting, and all of equal content.
+# The versions that a sighted asset may be a copy of: the version recorded with the asset, and all of equal content.
 _LIKE_IT = (
     "SELECT s.file_id UNION ALL SELECT id FROM files WHERE destfolderid = s.folder_id AND size = s.size AND md5 = s.md5"
 )
@@ -381,7 +380,7 @@ class Reports:
         return [Brake(**row) for row in rows]
 
     def orphans(self, gone_before: float) -> Iterator[Finding]:
-        """Yield assets without a live file: history (deleted files only if gone before then), and explained sightings.
+        """Yield assets without a live file: history (deleted files only if gone before then), and explained assets.
 
         Left out are assets that a live row owns, that an open doubt may need, that an audit no longer found, that hold
         somebody else's work, or that are the last copy of a file.
@@ -413,9 +412,9 @@ class Reports:
 
     def _sighted(self) -> Iterator[Finding]:
         """Yield the orphans among the sighted assets, those that an operator had replaced included."""
-        sightings = self._store.pages(
+        assets = self._store.pages(
             # In the order of the fields of Finding.
-            "SELECT why, assetid, path, folder_id, size, md5, NULL, NULL, name, NULL FROM sightings s WHERE why <> ''"
+            "SELECT why, assetid, path, folder_id, size, md5, NULL, NULL, name, NULL FROM unowned s WHERE why <> ''"
             f" AND {_NOT_OWNED.format('s')}"
             f" AND NOT (why <> 'damaged' AND {_DOUBTED.format('s.folder_id', 's')})"
             f" AND NOT {TAKEN_AWAY.format('s.folder_id', SIGHTED.format('s'))} AND {SIGHTED.format('s')} > 0"
@@ -424,7 +423,7 @@ class Reports:
             "assetid",
             ("",),
         )
-        return map(Finding._make, sightings)
+        return map(Finding._make, assets)
 
     def findings(self) -> Iterator[Finding]:
         """Yield differences in the service: files first, then orphans other than replaced and deleted assets."""

@@ -6,7 +6,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from assetsync.core.read_back import Unprocessed
 from assetsync.core.states import WANTED_AFTER, Event, Facts, transition
 from assetsync.errors import LedgerDamaged, RowUnfit
 from assetsync.ledger.file.database import Database
@@ -45,21 +44,12 @@ class FileRow(NamedTuple):
     due_at: float
     queued_at: float
     uploaded_at: float | None
-    seen_at: float | None
-    findable_at: float | None
     index_asked_at: float | None
     verified_at: float | None
     rested_at: float | None
     audited_at: float | None
-    unseen_boot: str | None
-    unseen_first: float | None
-    unseen_last: float | None
     drift_digest: str | None
     agreed_folder: str | None
-    unprocessed_id: str | None
-    unprocessed_since: float | None
-    unprocessed_looks: int | None
-    unprocessed_last: float | None
     not_as_sent: str | None
     adopted_differs: str | None
     without_sidecar: int
@@ -97,14 +87,6 @@ class FileRow(NamedTuple):
     def is_theirs(self) -> bool:
         """Whether the asset holds content that somebody else put there; the same condition as `THEIRS` in SQL."""
         return self.reason == "different" and (self.verified_at is not None or self.id_from == "adopted")
-
-    @property
-    def unprocessed(self) -> Unprocessed | None:
-        """The look-ups that showed its current asset unprocessed; None if there were none."""
-        if self.assetid is None or self.unprocessed_id != self.assetid or self.unprocessed_since is None:
-            return None
-        last = self.unprocessed_last or self.unprocessed_since
-        return Unprocessed(self.unprocessed_since, self.unprocessed_looks or 0, last)
 
     @property
     def stat(self) -> FileStat:
@@ -166,9 +148,6 @@ was read back."""
 WHOSE_ASSET = "(assetid {0} AND state NOT IN ('superseded', 'gone') OR assetid {0} AND state IN ('superseded', 'gone'))"
 """SQL condition for the rows of an asset, live or at rest; each of the two kinds has an index."""
 
-NOT_INDEXED: dict[str, Any] = {"findable_at": None, "index_asked_at": None}
-"""Columns to write for a version that returns from rest: the index may have dropped its asset meanwhile."""
-
 _STATE, _WANTED = FileRow._fields.index("state"), FileRow._fields.index("wanted")
 
 _ALWAYS_READ = dict.fromkeys(("id", "state", "wanted", "assetid", "rested_at"))
@@ -209,10 +188,7 @@ def read_file(conn: Handle, file_id: int) -> FileRow:
     return file_row(row)
 
 
-GOES_ON = {
-    "reason": None, "detail": None, "failures": 0, "absences": 0, "crashes": 0,
-    "unseen_boot": None, "seen_at": None, "findable_at": None,
-}  # fmt: skip
+GOES_ON = {"reason": None, "detail": None, "failures": 0, "absences": 0, "crashes": 0}
 """Columns to write for a blocked file that continues, besides `due_at`."""
 
 MISSING = "missing"
@@ -315,6 +291,8 @@ def move(conn: Handle, row: Row, event: Event, now: float, *, open_attempt: bool
     if row["assetid"] not in (None, changes.get("assetid", row["assetid"])):
         # It compares the sidecars with the asset that the row had.
         columns["adopted_differs"] = None
+        # Whether that asset exists is unknown: a look-up that shows it again shows it for the first time.
+        conn.execute("DELETE FROM assets WHERE assetid = ? AND why = 'owned'", (row["assetid"],))
     assignments = ", ".join(f"{name} = ?" for name in columns)
     done = conn.execute(
         f"UPDATE files SET {assignments} WHERE id = ? AND state = ?",

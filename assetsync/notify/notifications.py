@@ -19,8 +19,8 @@ from assetsync.core.notices import AT_ONCE, DELAYS, KEPT, Delays, Kind, Notice, 
 from assetsync.core.outcome import ANSWERS_LOST
 from assetsync.core.pauses import OperatorPause
 from assetsync.errors import LedgerDamaged, LedgerError, LedgerUnwritable, ServiceError
-from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.read_back import INDEX_STOPPED
 from assetsync.ledger.reports import Reports
 from assetsync.ledger.runs import DAY, HeldUp, Pause
 from assetsync.log import register_password, register_secret

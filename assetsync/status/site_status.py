@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from assetsync.config.outline import MappedFolder, Outline
 from assetsync.core.pauses import SITE, OperatorPause
-from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.file.database import Holder, holder_of
 from assetsync.ledger.file.ledger_files import without_room
 from assetsync.ledger.folders import Hold
 from assetsync.ledger.metadata_drift import reason_of
+from assetsync.ledger.read_back import INDEX_STOPPED
 from assetsync.ledger.reports import BlockedGroup, Brake, Counts, LedgerView, RecentUploads
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import (

@@ -6,8 +6,8 @@ another form. `InTurn` decides which of several look-ups in all folders are made
 A search may return nothing at all, while the service's database is restored or after the key has lost a right. That
 looks like a folder in which nothing arrived, and files in doubt would be sent a second time. So if a folder shows none
 of our assets, some of those read back from it are searched for in all folders. A listing of another folder, and one
-that is cut, prove no absence either. Choosing the control samples is left to `ledger.assets`, whether an answer was cut
-to `service.paging`, and what a found asset means to the callers.
+that is cut, prove no absence either. Choosing the control samples is left to `ledger.read_back`, whether an answer was
+cut to `service.paging`, and what a found asset means to the callers.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,8 +20,8 @@ import structlog
 
 from assetsync.core.names import LONGEST_NAME, sent_names
 from assetsync.errors import BadAnswer, ServiceError, ServiceRefused
-from assetsync.ledger.assets import KnownAsset
 from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.read_back import KnownAsset
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, Searches, SearchRequest
 from assetsync.service.paging import Extent, WholeSearch, every

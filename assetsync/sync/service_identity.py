@@ -14,9 +14,9 @@ import structlog
 
 from assetsync.core.outcome import SERVICE_FAILS_HELP
 from assetsync.errors import BadAnswer, KeyRefusalCached, KeyRefused, ServiceElsewhere, ServiceError
-from assetsync.ledger.assets import INDEX_STOPPED, KnownAsset
 from assetsync.ledger.file.facts import SERVICE
 from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.read_back import INDEX_STOPPED, KnownAsset
 from assetsync.model import (
     AddressProbe,
     Asset,

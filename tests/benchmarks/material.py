@@ -78,8 +78,12 @@ def fill_ledger(config: Path) -> SiteConfig:
 def _insert(conn: Handle, rows: Iterator[tuple[object, ...]]) -> None:
     conn.execute_each(
         "INSERT INTO files (path, destfolderid, size, mtime_ns, ctime_ns, inode, md5, state, folded_name, assetid,"
-        " id_from, asset_folder, filetype, meta_digest, attempts, queued_at, uploaded_at, seen_at, findable_at,"
-        " verified_at) VALUES (?1, 'F', ?2, ?3, ?4, ?5, printf('%032X', ?2 * 7919), 'verified', 'a name of a file.jpg',"
-        " ?6, 'answer', 'F', 'img', printf('%032x', 7), 1, 1, 1, 1, 1, 1)",
+        " id_from, asset_folder, filetype, meta_digest, attempts, queued_at, uploaded_at, verified_at)"
+        " VALUES (?1, 'F', ?2, ?3, ?4, ?5, printf('%032X', ?2 * 7919), 'verified', 'a name of a file.jpg',"
+        " ?6, 'answer', 'F', 'img', printf('%032x', 7), 1, 1, 1, 1)",
         rows,
+    )
+    conn.execute(
+        "INSERT INTO assets (assetid, why, shown_at, findable_at)"
+        " SELECT assetid, 'owned', 1, 1 FROM files ORDER BY assetid"
     )

@@ -316,8 +316,13 @@ def _justified(simulation: "Simulation", path: str, row) -> bool:
             return row.crashes >= 5
         case "never_processed":
             # Of a phantom there is no asset.
-            return is_stuck(simulation, row) or (simulation.service.phantoms > 0 and row.seen_at is None)
+            return is_stuck(simulation, row) or (simulation.service.phantoms > 0 and not _is_shown(simulation, row))
     return False
+
+
+def _is_shown(simulation: "Simulation", row) -> bool:
+    shown = simulation.site.context.ledger.assets.shown([row])
+    return row.assetid in shown and shown[row.assetid].shown_at is not None
 
 
 def _is_untold(simulation: "Simulation", row) -> bool:
@@ -372,7 +377,7 @@ def _all_explained(simulation: "Simulation") -> None:
     """P2: whatever we made in the service is a file's, was a file's, or is listed with a word for it."""
     ledger = simulation.site.context.ledger
     known = {row.assetid for row in _all(simulation)}
-    known |= {row[0] for row in ledger.store.rows("SELECT assetid FROM sightings WHERE why <> ''")}
+    known |= {row[0] for row in ledger.store.rows("SELECT assetid FROM unowned WHERE why <> ''")}
     asked = "SELECT boundary FROM attempts WHERE closed_at IS NULL OR result = 'resolved'"
     by_person = {row[0] for row in ledger.store.rows(asked)}
     for asset in simulation.service.shown():

@@ -20,12 +20,12 @@ from assetsync.core.read_back import Unprocessed
 from assetsync.core.settled import Rest
 from assetsync.errors import BadAnswer
 from assetsync.ledger import attempts, doubts, equal_content, ledger, pauses
+from assetsync.ledger.assets import Assets
 from assetsync.ledger.equal_content import EqualContent
 from assetsync.ledger.file import schema
 from assetsync.ledger.file.database import Database
 from assetsync.ledger.folders import FolderListings
 from assetsync.ledger.metadata_drift import MetadataDrift
-from assetsync.ledger.sightings import Sightings
 from assetsync.model import Answer, Fault, Outcome, SentExtent
 from assetsync.service import uploads
 from assetsync.service.paging import WholeSearch, every
@@ -196,7 +196,7 @@ def the_intent_comes_late(patch: Patch) -> None:
 
 def history_may_be_damage(patch: Patch) -> None:
     """Take the asset of a file as it was for a cut of what it has grown to."""
-    patch.setattr(Sightings, "history", lambda _self, _ids: {})
+    patch.setattr(Assets, "history", lambda _self, _ids: {})
 
 
 def a_beginning_is_proof(patch: Patch) -> None:
@@ -229,14 +229,14 @@ def a_change_after_the_look_is_not_told(patch: Patch) -> None:
 
 def what_is_to_be_replaced_is_taken(patch: Patch) -> None:
     """Let an upload that a person asked for be found in the asset that it was to replace."""
-    known = Sightings.history
+    known = Assets.history
 
     def but_replaced(self, assetids):
-        rows = self._store.rows("SELECT assetid FROM sightings WHERE why = 'replaced'")
+        rows = self._store.rows("SELECT assetid FROM assets WHERE why = 'replaced'")
         replaced = {row[0] for row in rows}
         return {assetid: digests for assetid, digests in known(self, assetids).items() if assetid not in replaced}
 
-    patch.setattr(Sightings, "history", but_replaced)
+    patch.setattr(Assets, "history", but_replaced)
 
 
 def what_a_folder_does_not_show_is_missing(patch: Patch) -> None:
@@ -451,10 +451,10 @@ def what_is_never_processed_is_sent_again(patch: Patch) -> None:
     """Upload a file again by itself once its asset counts as never processed."""
     not_processed = Verifier._not_processed
 
-    def sending(self, row, columns, now):
-        change = not_processed(self, row, columns, now)
-        if change[1] is not None:
-            self._ledger.decisions.send_again(row, now)
+    def sending(self, change, now):
+        change = not_processed(self, change, now)
+        if change.event is not None:
+            self._ledger.decisions.send_again(change.row, now)
         return change
 
     patch.setattr(Verifier, "_not_processed", sending)

@@ -73,7 +73,7 @@ def finish_unknown(simulation: "Simulation") -> None:
     rows = simulation.site.context.ledger.store.rows("SELECT assetid FROM files WHERE assetid IS NOT NULL")
     known = {row[0] for row in rows}
     known |= {
-        row[0] for row in simulation.site.context.ledger.store.rows("SELECT assetid FROM sightings WHERE why <> ''")
+        row[0] for row in simulation.site.context.ledger.store.rows("SELECT assetid FROM unowned WHERE why <> ''")
     }
     for number, asset in reversed([*enumerate(simulation.service.unfinished())]):
         if asset.id not in known:

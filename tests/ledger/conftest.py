@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from assetsync.ledger.assets import Shown
 from assetsync.ledger.file.database import Database
 from assetsync.ledger.folders import Hold, hold_folder
 from assetsync.ledger.ledger import Ledger, open_ledger
@@ -66,6 +67,9 @@ class Book:
         row = self.ledger.versions.current_of(path)
         assert row is not None
         return row
+
+    def shown(self, row: FileRow) -> Shown:
+        return self.ledger.assets.shown([row]).get(row.assetid or "", Shown())
 
     def by_id(self, row: FileRow) -> FileRow | None:
         return next((found for found in self.ledger.reports.files(history=True) if found.id == row.id), None)

@@ -1,56 +1,125 @@
-"""What reading back records.
-
-Covers `ledger/assets.py`; `test_control_samples` covers the choice of samples.
-"""
+"""What is known of an asset while a version has it, and once none has."""
 
 import pytest
 
+from assetsync.core.doubt import Judgement, Verdict
 from assetsync.core.states import Event
-from assetsync.model import State
+from assetsync.ledger.assets import Shown
+from assetsync.ledger.read_back import Change
+from assetsync.model import Answer, Outcome, Sent, SentExtent, State
 
-from .conftest import NOW
+from .conftest import M1, NOW
+from .test_doubts import asset
 
-LATER = NOW + 60
-CONFIRMED = {
-    "seen_at": NOW + 30, "findable_at": LATER, "verified_at": LATER,
-    "detail": None, "reason": None, "unseen_boot": None,
-}  # fmt: skip
-
-
-def waiting(book, path: bytes):
-    """A stored row that was looked for once in vain."""
-    row = book.accept(book.queue(path), path.decode())
-    book.ledger.assets.apply_all([(row, None, {"detail": "not shown yet"})], NOW)
-    return book.row(path)
+LATER = NOW + 100
 
 
-def test_fast_and_slow_path_confirm_alike(book):
-    usual, other = waiting(book, b"usual"), waiting(book, b"other")
-    # One more column, with the value that it has, makes a row unusual.
-    other_columns = CONFIRMED | {"filetype": "doc"}
-    book.ledger.assets.apply_all([(usual, Event.CONFIRMED, CONFIRMED), (other, Event.CONFIRMED, other_columns)], LATER)
-    usual, other = book.row(b"usual"), book.row(b"other")
-    its_own = {"id": 0, "path": b"", "folded_name": "", "inode": 0, "assetid": ""}
-    assert usual._replace(**its_own) == other._replace(**its_own)
-    assert usual.state is State.VERIFIED
-    assert {name: getattr(usual, name) for name in CONFIRMED} == CONFIRMED
+@pytest.fixture
+def read_back(book):
+    """A version whose asset A was read back after its attempt, the first."""
+    row = book.accept(book.queue(b"a"), "A")
+    book.ledger.read_back.apply_all([Change(row, None, {}, Shown(NOW, NOW))], NOW)
+    return row
 
 
-@pytest.mark.parametrize("columns", [CONFIRMED, CONFIRMED | {"filetype": "doc"}], ids=["usual", "other"])
-def test_confirmation_leaves_row_that_changed_meanwhile(book, columns):
-    replaced, blocked = waiting(book, b"a"), waiting(book, b"b")
+def sight(book, assetid: str = "A"):
+    """The first sight of an asset without a version; None if it has one, or was not shown."""
+    return book.ledger.assets.first_seen([assetid]).get(assetid)
+
+
+def test_order_of_first_sight_is_kept(book):
+    assets = book.ledger.assets
+    assets.record([asset("A", size=0, md5=None)], 2, NOW)
+    assets.record([asset("A"), asset("B")], 6, NOW)
+    assert assets.first_seen(["A", "B", "C"]) == {"A": (2, NOW), "B": (6, NOW)}
+
+
+def test_asset_learns_size_and_digest(book):
+    assets = book.ledger.assets
+    assets.record([asset("A", size=0, md5=None)], 0, NOW)
+    assert tuple(book.ledger.store.rows("SELECT size, md5 FROM unowned")[0]) == (None, None)
+    assets.record([asset("A")], 0, NOW)
+    assert tuple(book.ledger.store.rows("SELECT size, md5 FROM unowned")[0]) == (10, M1)
+
+
+def test_asset_of_a_version_is_no_candidate(book, read_back):
+    assert sight(book) is None
+    other = book.queue(b"b")
+    assert not book.ledger.equal_content.hints(other, M1).asset
+    assert book.ledger.equal_content.sighted(other, M1) == []
+
+
+def test_asset_of_old_version_is_seen_anew(book, read_back):
     book.queue(b"a", size=99)
-    different = {"reason": "different", "detail": "it differs"}
-    book.ledger.assets.apply_all([(blocked, Event.DIFFERENT, different)], NOW)
-    book.ledger.assets.apply_all([(row, Event.CONFIRMED, columns) for row in (replaced, blocked)], LATER)
-    assert (book.by_id(replaced).state, book.row(b"b").state) == (State.SUPERSEDED, State.BLOCKED)
+    assert sight(book) is None
+    book.ledger.assets.record([asset("A")], 2, LATER)
+    assert sight(book) == (2, LATER)
+    assert book.shown(read_back) == Shown(NOW, NOW)
 
 
-def test_confirmation_closes_attempt_that_was_reopened(book):
-    row = waiting(book, b"a")
-    book.ledger.assets.apply_all([(row, Event.UNSEEN, {"detail": "not shown"})], NOW)
-    in_doubt = book.row(b"a")
-    assert book.ledger.doubts.of(row.id) is not None
-    book.ledger.store.change("UPDATE files SET state = 'stored', reason = NULL WHERE id = ?", row.id)
-    book.ledger.assets.apply_all([(in_doubt._replace(state=State.STORED), Event.CONFIRMED, CONFIRMED)], LATER)
-    assert (book.row(b"a").state, book.ledger.doubts.of(row.id)) == (State.VERIFIED, None)
+@pytest.mark.parametrize("then", ["sent_again", "absent", "disputed", "replenished"])
+def test_given_up_asset_is_seen_anew(book, read_back, then):
+    if then == "replenished":
+        book.ledger.read_back.apply_all([Change(read_back, Event.CONFIRMED, {"verified_at": NOW})], NOW)
+        change = Change(book.row(b"a"), Event.REPLENISHED, {"assetid": None, "reason": "missing"})
+        book.ledger.read_back.apply_all([change], NOW)
+    else:
+        book.ledger.read_back.apply_all([Change(read_back, Event.UNSEEN, {"detail": "not shown"})], NOW)
+        (doubt,) = book.ledger.doubts.due(NOW)
+    if then == "sent_again":
+        book.ledger.decisions.resolve_as_absent(book.row(b"a"), NOW)
+    elif then == "absent":
+        book.ledger.doubts.decide(doubt, Verdict(Judgement.ABSENT), NOW)
+    elif then == "disputed":
+        book.ledger.store.change("UPDATE files SET id_from = 'adopted'")
+        book.accept(book.queue(b"b"), "A")
+        assert (book.row(b"b").assetid, book.shown(book.row(b"b"))) == ("A", Shown())
+        return
+    assert book.shown(read_back) == Shown()
+    book.ledger.assets.record([asset("A")], 7, LATER)
+    assert sight(book) == (7, LATER)
+
+
+def test_replaced_asset_keeps_its_word(book, read_back):
+    book.ledger.read_back.apply_all([Change(read_back, Event.DIFFERENT, {"reason": "different"})], NOW)
+    assert book.ledger.decisions.send_again(book.row(b"a"), NOW) is State.QUEUED
+    assert book.ledger.audits.replaced(["A"]) == {"A"}
+    assert sight(book) == (0, NOW)
+
+
+def test_adopted_asset_has_a_version(book):
+    book.ledger.assets.record([asset("A")], 5, NOW)
+    assert book.ledger.queue.adopt(book.queue(b"a"), "A", M1, "said", NOW)
+    assert (sight(book), book.shown(book.row(b"a"))) == (None, Shown())
+    book.queue(b"a", size=99)
+    book.ledger.assets.record([asset("A")], 9, LATER)
+    assert sight(book) == (9, LATER)
+
+
+def test_own_asset_is_not_older_than_later_attempt(book):
+    """Otherwise it would count as another file's, and without MD5 the file would be sent twice."""
+    book.ledger.assets.record([asset("A")], 0, NOW)
+    row = book.queue(b"a")
+    attempt = book.begin(row)
+    nothing = Sent(Outcome(Answer.UNSENT, "no_connection"), SentExtent.NOTHING, 0, "")
+    book.ledger.attempt_results.unsent(attempt, row.id, nothing, NOW, NOW)
+    assert book.ledger.queue.adopt(row, "A", M1, "said", NOW)
+    book.ledger.read_back.apply_all([Change(book.row(b"a"), Event.UNSEEN, {"detail": "not shown"})], NOW)
+    assert (book.ledger.doubts.of(row.id).id, book.ledger.doubts.of(row.id).accepted_id) == (attempt, "A")
+    book.ledger.assets.record([asset("A")], book.ledger.doubts.newest_attempt(), LATER)
+    assert sight(book) == (attempt, LATER)
+
+
+def test_read_back_asset_is_no_stranger_any_more(book, read_back):
+    """A listing may record an asset just after the answer that names it."""
+    book.ledger.assets.record([asset("A")], 1, NOW)
+    assert sight(book) == (1, NOW)
+    book.ledger.read_back.apply_all([Change(read_back, None, {}, Shown(NOW, NOW))], NOW)
+    assert sight(book) is None
+
+
+def test_retry_reads_the_asset_back_anew(book, read_back):
+    known = Shown(NOW, NOW, "boot", 1.0, 2.0, NOW, 3, NOW)
+    book.ledger.read_back.apply_all([Change(read_back, Event.MISSING, {"reason": "missing"}, known)], NOW)
+    assert book.ledger.decisions.retry(book.row(b"a"), NOW) is State.STORED
+    assert book.shown(read_back) == known._replace(shown_at=None, findable_at=None, absent_boot=None)

@@ -9,6 +9,7 @@ import pytest
 
 from assetsync.core.states import Event
 from assetsync.ledger.attempts import MAX_CRASHES
+from assetsync.ledger.read_back import Change
 from assetsync.model import Answer, Outcome, Sent, SentExtent, State
 
 from .conftest import M1, M2, NOW
@@ -100,9 +101,9 @@ def test_lost_asset_ends_its_difference(book, is_doubted):
     adopter = book.queue(b"adopter")
     book.lose(adopter)
     book.ledger.decisions.resolve_as_asset(adopter, _asset("A"), NOW)
-    book.ledger.assets.apply_all([(book.row(b"adopter"), None, {"adopted_differs": "it differs"})], NOW)
+    book.ledger.read_back.apply_all([Change(book.row(b"adopter"), None, {"adopted_differs": "it differs"})], NOW)
     if is_doubted:
-        book.ledger.assets.apply_all([(book.row(b"adopter"), Event.UNSEEN, {"detail": "not shown"})], NOW)
+        book.ledger.read_back.apply_all([Change(book.row(b"adopter"), Event.UNSEEN, {"detail": "not shown"})], NOW)
     assert [row.path for row in book.ledger.metadata_drift.adopted()] == [b"adopter"]
     book.accept(book.queue(b"mine"), "A")
     assert (book.row(b"adopter").assetid, book.row(b"adopter").adopted_differs) == (None, None)
@@ -112,7 +113,7 @@ def test_doubted_adopter_goes_on_without_id(book):
     adopter = book.queue(b"adopter")
     book.lose(adopter)
     book.ledger.decisions.resolve_as_asset(adopter, _asset("A"), NOW)
-    book.ledger.assets.apply_all([(book.row(b"adopter"), Event.UNSEEN, {"detail": "not shown"})], NOW)
+    book.ledger.read_back.apply_all([Change(book.row(b"adopter"), Event.UNSEEN, {"detail": "not shown"})], NOW)
     assert book.row(b"adopter").state is State.IN_DOUBT
     assert book.accept(book.queue(b"mine"), "A").assetid == "A"
     again = book.row(b"adopter")

@@ -1,9 +1,11 @@
 """Which assets stand for all that the service should hold, where only a few of them can be asked for.
 
-Covers `ledger/assets.py`.
+Covers `ledger/read_back.py`.
 """
 
 from assetsync.core.states import Event
+from assetsync.ledger.assets import Shown
+from assetsync.ledger.read_back import Change
 
 from .conftest import NOW
 
@@ -11,7 +13,7 @@ from .conftest import NOW
 def seen(book, path: bytes, assetid: str, *, verified: bool = False) -> None:
     row = book.accept(book.queue(path), assetid)
     event, columns = (Event.CONFIRMED, {"verified_at": NOW}) if verified else (None, {})
-    book.ledger.assets.apply_all([(row, event, {"seen_at": NOW} | columns)], NOW)
+    book.ledger.read_back.apply_all([Change(row, event, columns, Shown(NOW))], NOW)
 
 
 def asked_for(book, most: int) -> set[str]:

@@ -5,6 +5,8 @@ import pytest
 from assetsync.core.doubt import Judgement, Verdict
 from assetsync.core.states import Event
 from assetsync.errors import IllegalTransition
+from assetsync.ledger.assets import Shown
+from assetsync.ledger.read_back import Change
 from assetsync.model import Asset, State
 
 from .conftest import M1, NOW
@@ -22,7 +24,7 @@ def undecidable(book) -> None:
 
 def different(book) -> None:
     row = book.accept(book.queue(b"a"), "A")
-    book.ledger.assets.apply_all([(row, Event.DIFFERENT, {"reason": "different"})], NOW)
+    book.ledger.read_back.apply_all([Change(row, Event.DIFFERENT, {"reason": "different"})], NOW)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def test_only_adopted_asset_is_let_go(book, was, reason):
         book.ledger.queue.adopt(row, "A", M1, "said", NOW)
     row = book.row(b"a")
     moved = {"asset_folder": "G"} if was == "moved" else {}
-    book.ledger.assets.apply_all([(row, Event.MISSING, {"reason": reason} | moved)], NOW)
+    book.ledger.read_back.apply_all([Change(row, Event.MISSING, {"reason": reason} | moved)], NOW)
     row = book.row(b"a")
     goes = was == "adopted" and reason != "different"
     assert book.ledger.decisions.may_let_go(row) is goes
@@ -98,7 +100,7 @@ def test_asset_of_other_file_is_not_taken(book):
     row, other = book.queue(b"a"), book.queue(b"b")
     book.ledger.queue.adopt(row, "A", M1, "said", NOW)
     book.ledger.queue.adopt(other, "B", M1, "said", NOW)
-    book.ledger.assets.apply_all([(book.row(b"a"), Event.MISSING, {"reason": "unseen"})], NOW)
+    book.ledger.read_back.apply_all([Change(book.row(b"a"), Event.MISSING, {"reason": "unseen"})], NOW)
     assert book.ledger.decisions.let_go(book.row(b"a"), "B", NOW) is State.BLOCKED
     assert book.row(b"a").assetid == "A"
 
@@ -106,14 +108,14 @@ def test_asset_of_other_file_is_not_taken(book):
 def test_replacement_asset_inherits_no_facts(book):
     row = book.queue(b"a")
     book.ledger.queue.adopt(row, "A", M1, "said", NOW)
-    known = {"verified_at": NOW, "findable_at": NOW, "index_asked_at": NOW, "reason": "missing"}
-    book.ledger.assets.apply_all([(book.row(b"a"), Event.MISSING, known)], NOW)
+    known = {"verified_at": NOW, "index_asked_at": NOW, "reason": "missing"}
+    book.ledger.read_back.apply_all([Change(book.row(b"a"), Event.MISSING, known, Shown(NOW, NOW))], NOW)
     shown = [Asset(assetid, "F", "a", 10, M1, "doc") for assetid in ("A", "B")]
-    book.ledger.sightings.record(shown, 0, NOW)
+    book.ledger.assets.record(shown, 0, NOW)
     assert book.ledger.decisions.let_go(book.row(b"a"), "B", NOW) is State.STORED
     row = book.row(b"a")
-    assert (row.assetid, row.verified_at, row.findable_at, row.index_asked_at) == ("B", None, None, None)
-    assert book.ledger.sightings.first_seen(["A", "B"]) == {}
+    assert (row.assetid, row.verified_at, row.index_asked_at, book.shown(row)) == ("B", None, None, Shown())
+    assert book.ledger.assets.first_seen(["A", "B"]) == {}
 
 
 def test_sent_asset_found_by_look_up_is_kept(book):
@@ -122,5 +124,5 @@ def test_sent_asset_found_by_look_up_is_kept(book):
     book.ledger.doubts.decide(doubt, Verdict(Judgement.FOUND, "A", "F"), NOW)
     row = book.row(b"a")
     assert (row.id_from, row.asset_folder) == ("adopted", row.destfolderid)
-    book.ledger.assets.apply_all([(row, Event.MISSING, {"reason": "missing"})], NOW)
+    book.ledger.read_back.apply_all([Change(row, Event.MISSING, {"reason": "missing"})], NOW)
     assert not book.ledger.decisions.may_let_go(book.row(b"a"))

@@ -1,14 +1,13 @@
-"""Open doubts: what is looked up, what a look-up showed, how each judgement is written down.
-
-Covers `ledger/sightings.py`.
-"""
+"""Open doubts: what is looked up, what a look-up showed, how each judgement is written down."""
 
 import pytest
 
 from assetsync.core.doubt import Judgement, Verdict
 from assetsync.core.doubt_grace import Grace, Looked
 from assetsync.core.states import Event
+from assetsync.ledger.assets import Shown
 from assetsync.ledger.doubts import looked_of
+from assetsync.ledger.read_back import Change
 from assetsync.model import Asset, State
 
 from .conftest import M1, M2, NOW, traced
@@ -19,7 +18,7 @@ def asset(assetid: str, *, size: int | None = 10, md5: str | None = M1, name: st
 
 
 def whys(book) -> dict[str, str]:
-    return {row[0]: row[1] for row in book.ledger.store.rows("SELECT assetid, why FROM sightings")}
+    return {row[0]: row[1] for row in book.ledger.store.rows("SELECT assetid, why FROM unowned")}
 
 
 def orphans(book) -> dict[str, str]:
@@ -34,23 +33,8 @@ def doubt(book):
 
 
 def sight_unknown(book, shown):
-    book.ledger.sightings.record([shown], 0, NOW)
-    book.ledger.store.write(lambda conn: conn.execute("UPDATE sightings SET why = 'unknown'"))
-
-
-def test_order_of_first_sight_is_kept(book):
-    sightings = book.ledger.sightings
-    sightings.record([asset("A", size=0, md5=None)], 2, NOW)
-    sightings.record([asset("A"), asset("B")], 6, NOW)
-    assert sightings.first_seen(["A", "B", "C"]) == {"A": (2, NOW), "B": (6, NOW)}
-
-
-def test_sighting_learns_size_and_digest(book):
-    sightings = book.ledger.sightings
-    sightings.record([asset("A", size=0, md5=None)], 0, NOW)
-    assert tuple(book.ledger.store.rows("SELECT size, md5 FROM sightings")[0]) == (None, None)
-    sightings.record([asset("A")], 0, NOW)
-    assert tuple(book.ledger.store.rows("SELECT size, md5 FROM sightings")[0]) == (10, M1)
+    book.ledger.assets.record([shown], 0, NOW)
+    book.ledger.store.write(lambda conn: conn.execute("UPDATE assets SET why = 'unknown'"))
 
 
 def test_only_live_rows_own_ids(book):
@@ -77,7 +61,7 @@ DECIDED = [
 def test_each_judgement_is_written_down(book, doubt, verdict, state, replaced_state, closed, replaced):
     if replaced:
         book.queue(b"a", size=77)
-    book.ledger.sightings.record([asset("D", size=4, md5=M2)], 1, NOW)
+    book.ledger.assets.record([asset("D", size=4, md5=M2)], 1, NOW)
     book.ledger.doubts.decide(doubt, verdict, NOW)
     row = book.by_id(doubt.file)
     assert row.state is (replaced_state if replaced else state)
@@ -123,7 +107,7 @@ def test_asset_taken_meanwhile_is_not_reused(book, doubt):
 
 def test_findings_are_listed_by_reason(book, doubt):
     shown = [asset("S", size=3, md5=M2), asset("D"), asset("P", size=4, md5=M2)]
-    book.ledger.sightings.record(shown, 0, NOW)
+    book.ledger.assets.record(shown, 0, NOW)
     book.ledger.doubts.decide(doubt, Verdict(Judgement.WAIT, suspected=("S",)), NOW)
     book.ledger.doubts.decide(doubt, Verdict(Judgement.DAMAGED, "P", doubled=("D",)), NOW)
     assert whys(book) == {"S": "suspected", "D": "doubled", "P": "damaged"}
@@ -131,26 +115,26 @@ def test_findings_are_listed_by_reason(book, doubt):
 
 def test_copy_is_listed_after_its_original(book, doubt):
     shown = [asset("S", size=3, md5=M2), asset("D"), asset("P", size=4, md5=M2)]
-    book.ledger.sightings.record(shown, 0, NOW)
+    book.ledger.assets.record(shown, 0, NOW)
     book.ledger.doubts.decide(doubt, Verdict(Judgement.WAIT, suspected=("S",)), NOW)
     book.ledger.doubts.decide(doubt, Verdict(Judgement.DAMAGED, "P", doubled=("D",)), NOW)
     assert orphans(book) == {"S": "suspected", "P": "damaged"}
     sent = book.accept(book.row(b"a"), "A")
     assert orphans(book) == {"S": "suspected", "P": "damaged"}
-    book.ledger.assets.apply_all([(sent, None, {"seen_at": NOW})], NOW)
+    book.ledger.read_back.apply_all([Change(sent, None, {}, Shown(NOW))], NOW)
     assert orphans(book) == {"S": "suspected", "D": "doubled", "P": "damaged"}
 
 
 def test_later_suspicion_keeps_the_proof(book, doubt):
     cut = asset("P", size=4, md5=M2)
-    book.ledger.sightings.record([cut], 0, NOW)
+    book.ledger.assets.record([cut], 0, NOW)
     book.ledger.doubts.decide(doubt, Verdict(Judgement.DAMAGED, "P"), NOW)
     book.lose(book.row(b"a"))
     (again,) = book.ledger.doubts.due(NOW)
-    book.ledger.sightings.record([cut], 3, NOW)
+    book.ledger.assets.record([cut], 3, NOW)
     book.ledger.doubts.decide(again, Verdict(Judgement.WAIT, suspected=("P",)), NOW)
     assert whys(book) == {"P": "damaged"}
-    assert book.ledger.sightings.damaged(["P", "X"]) == {"P"}
+    assert book.ledger.assets.damaged(["P", "X"]) == {"P"}
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_case_of_a_folder_id_is_no_other_mapping(make_world):
     assert set(world.states().values()) == {State.VERIFIED}
     assert {row.destfolderid for row in world.ledger.reports.files()} == {NEW}
     assert world.ledger.audits.last_at(NEW) is not None
-    spelled = "SELECT DISTINCT folder_id FROM sightings UNION SELECT destfolderid FROM attempts"
+    spelled = "SELECT DISTINCT folder_id FROM unowned UNION SELECT destfolderid FROM attempts"
     assert world.ledger.store.column(spelled) == [NEW]
     assert world.ledger.store.column("SELECT destfolderid FROM folders ORDER BY 1") == [NEW]
 

@@ -2,6 +2,7 @@
 
 from assetsync.core.states import Event
 from assetsync.ledger.metadata_drift import Found
+from assetsync.ledger.read_back import Change
 from assetsync.model import Asset, State
 
 from .conftest import M1, M2, NOW
@@ -17,7 +18,7 @@ def stored(book, path: bytes, assetid: str):
 
 def verified(book, path: bytes, assetid: str):
     row = stored(book, path, assetid)
-    book.ledger.assets.apply_all([(row, Event.CONFIRMED, {"verified_at": NOW})], NOW)
+    book.ledger.read_back.apply_all([Change(row, Event.CONFIRMED, {"verified_at": NOW})], NOW)
     return row
 
 
@@ -52,7 +53,7 @@ def test_historic_asset_moves_without_drift(book):
 
 def test_unverified_blocked_asset_moves(book):
     row = stored(book, b"a", "A")
-    book.ledger.assets.apply_all([(row, Event.DIFFERENT, {"reason": "different"})], NOW)
+    book.ledger.read_back.apply_all([Change(row, Event.DIFFERENT, {"reason": "different"})], NOW)
     assert book.ledger.metadata_drift.met("G", shown("A")) == [b"a"]
     assert folder_of(book, row) == "G"
 
@@ -87,7 +88,7 @@ def test_agreed_folder_ends_with_remapping(book):
 def test_historic_sighting_follows_its_asset(book):
     row = stored(book, b"a", "A")
     book.ledger.versions.unwanted([(row.id, b"a")], Event.VANISHED, NOW)
-    book.ledger.sightings.record([Asset("A", "F", "name", 10, M1, "doc")], 0, NOW)
+    book.ledger.assets.record([Asset("A", "F", "name", 10, M1, "doc")], 0, NOW)
     later = book.queue(b"b")
     assert book.ledger.equal_content.sighted(later, M1) == [("A", "name")]
     book.ledger.metadata_drift.met("G", shown("A", md5=M1))

@@ -13,6 +13,7 @@ from assetsync.core.states import Event
 from assetsync.ledger.audits import Unmet, begin
 from assetsync.ledger.folders import Hold
 from assetsync.ledger.queue import Choice, NameBusy, Outdated
+from assetsync.ledger.read_back import Change
 from assetsync.model import Answer, Asset, Mapping, Outcome, Sent, SentExtent, State, Wanted
 
 from .conftest import M1, M2, NOW, accepted, traced
@@ -326,7 +327,7 @@ def test_only_own_failures_are_counted(book):
 
 def _verified(book) -> None:
     row = book.accept(book.queue(b"v"), "V")
-    book.ledger.assets.apply_all([(row, Event.CONFIRMED, {"verified_at": NOW})], NOW)
+    book.ledger.read_back.apply_all([Change(row, Event.CONFIRMED, {"verified_at": NOW})], NOW)
 
 
 def _restored(book) -> None:
@@ -374,8 +375,8 @@ def test_unknown_folder_is_listed_first(book, steps, needed):
         lambda ledger: ledger.doubts.by_folder(),
         lambda ledger: ledger.reports.holds(NOW),
         lambda ledger: ledger.queue.due(NOW, 64, (), Choice(("F", "G"))),
-        lambda ledger: ledger.assets.to_verify(NOW),
-        lambda ledger: ledger.assets.to_index(NOW, NOW, NOW),
+        lambda ledger: ledger.read_back.to_verify(NOW),
+        lambda ledger: ledger.read_back.to_index(NOW, NOW, NOW),
         lambda ledger: ledger.attempt_results.recover(NOW),
         lambda ledger: ledger.queue.retry_blocked("unreadable", NOW),
         lambda ledger: ledger.audits.sent_as("F", "a.jpg"),

@@ -10,7 +10,7 @@ import pytest
 from assetsync.core.gate import Met, Trouble
 from assetsync.core.notices import AT_ONCE, DELAYS, Kind, NoticeTracker
 from assetsync.errors import LedgerDamaged, LedgerError
-from assetsync.ledger.assets import INDEX_STOPPED
+from assetsync.ledger.read_back import INDEX_STOPPED
 from assetsync.ledger.runs import HeldUp, LastScan
 from assetsync.notify import notifications as notifications_module
 from assetsync.notify.channel import Undelivered

@@ -138,7 +138,7 @@ class Candidates:
 
     def __init__(self, context: Context) -> None:
         self._doubts = context.ledger.doubts
-        self._sightings = context.ledger.sightings
+        self._assets = context.ledger.assets
         self._tree = context.tree
         self._tick = context.heartbeat.tick
         self._prefixes: dict[int, dict[int, str]] = {}
@@ -211,7 +211,7 @@ class Candidates:
         Leave out assets that another upload into their folder may have made or left: nobody moved them there. An asset
         whose folder is not shown may have come into the doubt's own folder; the next listing of that folder shows it.
         """
-        seen = self._sightings.first_seen(list(one.wider or ()))
+        seen = self._assets.first_seen(list(one.wider or ()))
         here, elsewhere = [], []
         for sight in self.of(replace(one, assets=one.wider or {}), newest):
             asset = sight.asset
@@ -244,7 +244,7 @@ class Candidates:
         """
         attempt = one.doubt.attempt
         free = set(one.assets) - self._taken(one)
-        seen, explained = self._sightings.first_seen(free), self._sightings.damaged(free)
+        seen, explained = self._assets.first_seen(free), self._assets.damaged(free)
         for asset in map(one.assets.__getitem__, free):
             is_shown = is_shown_as(attempt.sent_name, asset.filename)
             sight = Candidate(
@@ -263,8 +263,8 @@ class Candidates:
         attempt = one.doubt.attempt
         ids = list(one.assets)
         owned = self._taken(one)
-        explained = self._sightings.damaged(ids)
-        seen = self._sightings.first_seen(ids)
+        explained = self._assets.damaged(ids)
+        seen = self._assets.first_seen(ids)
         competing_attempts = self._doubts.competing_attempts(attempt)
         # There may be hundreds of open uploads and as many assets under other names, for each of hundreds of doubts.
         names_of_others = ShownNames(r.sent_name for r in competing_attempts if one.renames and not r.waived)
@@ -333,7 +333,7 @@ class Candidates:
         ids = list(one.assets)
         taken = self._doubts.owned(ids)
         md5 = one.facts.md5 if one.facts.refused_as_duplicate else None
-        for assetid, digests in self._sightings.history(ids).items():
+        for assetid, digests in self._assets.history(ids).items():
             if md5 is None or md5 not in digests | {one.assets[assetid].md5}:
                 taken.add(assetid)
         return taken - {one.facts.accepted_id or ""}

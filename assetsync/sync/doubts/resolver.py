@@ -387,7 +387,7 @@ class Resolver:
         """Judge a doubt by the assets that its look-ups showed, and record those assets."""
         now = self._clock.now()
         candidates = self._candidates.of(one, newest)
-        self._ledger.sightings.record([s.asset for s in candidates if not s.owned], newest, now)
+        self._ledger.assets.record([s.asset for s in candidates if not s.owned], newest, now)
         return judge(one.facts, candidates, watch.counted, watch.needed, now)
 
     def _judge(self, one: Looking, newest: int) -> None:
@@ -423,7 +423,7 @@ class Resolver:
             # Record when these assets were first seen: an asset that an operator rejects is not asked about again, and
             # the 24 hours of an unprocessed asset begin now.
             shown = [sight.asset for sight in (*here, *elsewhere) if not sight.owned]
-            self._ledger.sightings.record(shown, newest, now)
+            self._ledger.assets.record(shown, newest, now)
         return verdict
 
     def _slow(self) -> float:

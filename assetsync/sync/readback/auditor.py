@@ -17,10 +17,10 @@ import structlog
 
 from assetsync.core.read_back import NEVER_PROCESSED, Expected, Reading, compare
 from assetsync.core.states import Event
-from assetsync.ledger.assets import Change
 from assetsync.ledger.audits import begin
 from assetsync.ledger.doubts import MayHaveStored
 from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.read_back import Change
 from assetsync.ledger.rows import GOES_ON, FileRow
 from assetsync.model import Asset, Clock, State
 from assetsync.sync.context import Context
@@ -84,21 +84,21 @@ class Auditor:
             reading, difference = compare(Expected(row.asset_folder or folder, row.size, row.md5), asset)
             is_known = row.state in (State.VERIFIED, State.BLOCKED)
             if reading is Reading.MOVED and (is_known or (row.state is State.STORED and _is_proven(row, asset))):
-                changes.append((row, None, {"asset_folder": folder, "drift": "unread"}))
+                changes.append(Change(row, None, {"asset_folder": folder, "drift": "unread"}))
             if reading is Reading.DIFFERENT and row.state in (State.STORED, State.VERIFIED):
                 result.different += 1
-                changes.append((row, Event.DIFFERENT, different(row, difference)))
+                changes.append(Change(row, Event.DIFFERENT, different(row, difference)))
             else:
                 is_stuck = reading is Reading.NOT_YET and row.state is State.BLOCKED
                 result.never_processed += is_stuck and row.reason == NEVER_PROCESSED
                 if _is_mended(row, reading, asset):
-                    changes.append((row, Event.RETRIED, GOES_ON | {"due_at": now}))
+                    changes.append(Change(row, Event.RETRIED, GOES_ON | {"due_at": now}))
                 if reading in (Reading.EQUAL, Reading.MOVED):
                     is_fine = folder in (row.destfolderid, row.agreed_folder)
                     result.fine += is_fine
                     result.elsewhere += not is_fine
         self._ledger.audits.met(met, began)
-        self._ledger.assets.apply_all(changes, now)
+        self._ledger.read_back.apply_all(changes, now)
         self._sent_metadata.record()
         return strangers
 
@@ -113,7 +113,7 @@ class Auditor:
         replaced = self._ledger.audits.replaced([asset.id for asset in assets])
         # An asset that an operator had replaced may be one that the service never processes.
         strangers = [a for a in assets if a.id not in history and (a.processed or a.id in replaced)]
-        self._ledger.sightings.record(strangers, doubts.newest_attempt(), now)
+        self._ledger.assets.record(strangers, doubts.newest_attempt(), now)
         # The audit decides no doubt; the next look-up may be a quarter of an hour away.
         seen = {by.attempt_id for by in uploads if any(may_be_file(by, asset) for asset in strangers)}
         if due := doubts.look_now(seen, now):

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import structlog
 
 from assetsync.errors import ServiceRefused
-from assetsync.ledger.assets import INDEX_STOPPED
+from assetsync.ledger.read_back import INDEX_STOPPED
 from assetsync.model import SearchRequest
 from assetsync.service.index import BATCH_COUNT, batches
 from assetsync.sync.context import Context
@@ -94,7 +94,7 @@ class Indexer:
             return 0
         self._has_more = False
         again = now - _AGAIN_AFTER * interval
-        rows = self._ledger.assets.to_index(now, now - interval, again, BATCH_COUNT + 1)
+        rows = self._ledger.read_back.to_index(now, now - interval, again, BATCH_COUNT + 1)
         # A step makes one call, with a check before and after it.
         ids = next(batches(row.assetid for row in rows if row.assetid is not None), [])
         if not ids or self._stop_if_wiped():
@@ -105,7 +105,7 @@ class Indexer:
         self._ledger.set_fact(_CALLED, repr(now))
         self._service.index(ids)
         self._has_more = len(rows) > len(ids)
-        self._ledger.assets.asked([row.id for row in rows if row.assetid in ids], now)
+        self._ledger.read_back.asked([row.id for row in rows if row.assetid in ids], now)
         log.info("asked for indexing", assets=len(ids))
         if not self._stop_if_wiped():
             # Check again after an interval: the work that the call started may not have ended yet.
@@ -120,7 +120,7 @@ class Indexer:
             for asset in assets:
                 if len(sample) < _SAMPLE and asset.id not in sent and asset.id not in sample:
                     sample.append(asset.id)
-        ours = [i for i in self._ledger.assets.findable_sample(_SAMPLE) if i not in sample]
+        ours = [i for i in self._ledger.read_back.findable_sample(_SAMPLE) if i not in sample]
         if ours and len(sample) < _SAMPLE:
             sample += sorted(self._observer.ids(ours))
         return sample

@@ -17,8 +17,8 @@ from assetsync.core.names import printable
 from assetsync.core.read_back import Expected, Reading, compare, new_version
 from assetsync.core.states import Event
 from assetsync.errors import ServiceRefused
-from assetsync.ledger.assets import Change
 from assetsync.ledger.audits import RunningAudit, Unmet
+from assetsync.ledger.read_back import Change
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, Wanted
 from assetsync.sync.brakes import BrakeControl
@@ -163,7 +163,7 @@ class _Case:
         """Report the assets that are still unmet as missing."""
         while rows := self._ledger.audits.unmet(unmet, self._audit, _IDS):
             now = self._clock.now()
-            self._ledger.assets.apply_all([self._gone(row, now) for row in rows], now)
+            self._ledger.read_back.apply_all([self._gone(row, now) for row in rows], now)
 
     def _meet(self, assets: Iterator[Asset], unmet: Unmet) -> None:
         while batch := {asset.id: asset for asset in islice(assets, _BATCH)}:
@@ -180,11 +180,11 @@ class _Case:
                 columns |= {"asset_folder": asset.folder_id, "drift": "unread"}
             if reading is not Reading.DIFFERENT:
                 self._result.elsewhere += asset.folder_id not in (row.destfolderid, row.agreed_folder, "")
-                changes.append((row, None, columns))
+                changes.append(Change(row, None, columns))
                 continue
             self._result.different += 1
-            changes.append((row, Event.DIFFERENT, columns | different(row, difference)))
-        self._ledger.assets.apply_all(changes, self._clock.now())
+            changes.append(Change(row, Event.DIFFERENT, columns | different(row, difference)))
+        self._ledger.read_back.apply_all(changes, self._clock.now())
 
     def _gone(self, row: FileRow, now: float) -> Change:
         self._result.missing += 1
@@ -194,10 +194,10 @@ class _Case:
         after = "it is sent again" if is_resent else "it is blocked until a person decides"
         log.error("missing in the service", path=printable(row.path), assetid=row.assetid, next=after)
         if is_resent:
-            return row, Event.REPLENISHED, _AGAIN | {"detail": detail, "due_at": now}
+            return Change(row, Event.REPLENISHED, _AGAIN | {"detail": detail, "due_at": now})
         if row.wanted is Wanted.OUTSIDE:
             detail += ": `assetsync upload --send-again` uploads the file again"
-        return row, Event.MISSING, {"reason": "missing", "detail": detail, "audited_at": self._audit.at}
+        return Change(row, Event.MISSING, {"reason": "missing", "detail": detail, "audited_at": self._audit.at})
 
 
 def different(row: FileRow, difference: str) -> dict[str, Any]:
@@ -211,6 +211,5 @@ def different(row: FileRow, difference: str) -> dict[str, Any]:
 
 _AGAIN: dict[str, Any] = {
     "assetid": None, "id_from": None, "asset_folder": None, "agreed_folder": None,
-    "verified_at": None, "seen_at": None, "findable_at": None,
-    "index_asked_at": None, "uploaded_at": None, "reason": "missing",
+    "verified_at": None, "index_asked_at": None, "uploaded_at": None, "reason": "missing",
 }  # fmt: skip

@@ -30,7 +30,8 @@ from assetsync.core.read_back import (
 )
 from assetsync.core.states import Event
 from assetsync.errors import ServiceError, ServiceRefused
-from assetsync.ledger.assets import Change, KnownAsset
+from assetsync.ledger.assets import Shown
+from assetsync.ledger.read_back import Change, KnownAsset
 from assetsync.ledger.rows import GOES_ON, MISSING, FileRow
 from assetsync.model import Asset, State, Wanted
 from assetsync.sync.context import Context
@@ -98,6 +99,8 @@ class Verifier:
         self._unprocessed_after = waits.unprocessed_after
         self._needs_index = needs_index
         self._misnames = misnames
+        # What was known of the assets of this step's rows before it, by asset id.
+        self._shown: dict[str, Shown] = {}
         self._sent_metadata = sent_metadata
         # Whether uploads into a folder keep their names, as recorded by this process.
         self._names: dict[str, bool] = {}
@@ -115,10 +118,11 @@ class Verifier:
         only its own assets.
         Raise ServiceError if the service answers for no folder; then nothing was decided.
         """
-        rows = self._ledger.assets.to_verify(self._clock.now(), BATCH)
-        rows += self._ledger.assets.never_processed(self._clock.now(), BATCH - len(rows))
+        rows = self._ledger.read_back.to_verify(self._clock.now(), BATCH)
+        rows += self._ledger.read_back.never_processed(self._clock.now(), BATCH - len(rows))
         if not rows or (len(rows) < least and 0 <= self._clock.now() - rows[0].due_at < _OVERDUE):
             return Verified(0, 0)
+        self._shown = self._ledger.assets.shown(rows)
         needs_index = self._needs_index()
         ids = [row.assetid for row in rows if row.assetid is not None]
         # Of one folder: samples of all would be searched for among all files that are queued.
@@ -148,14 +152,14 @@ class Verifier:
                 findable = None if row.id in not_searched else row.assetid in found
                 changes.append(self._change(row, asset, now, findable=findable, needs_index=needs_index))
             elif row.id in behind:
-                detail = _NOT_YET if row.seen_at is None else _NOT_FINDABLE
+                detail = _NOT_YET if self._shown_of(row).shown_at is None else _NOT_FINDABLE
                 due_at = listed.get(row.id) or self._due(row, now, needs_index=True)
-                changes.append((row, None, {"due_at": due_at, "detail": detail}))
+                changes.append(Change(row, None, {"due_at": due_at, "detail": detail}))
             elif _folder_of(row) in self._put_off:
                 until, why = self._put_off[_folder_of(row)]
                 # Wait no longer than `longest`, because the index may show the asset before its folder answers again.
                 due_at = now + min(max(0.0, until - self._clock.steady()), self._longest)
-                changes.append((row, None, {"due_at": due_at, "detail": f"cannot be read back: {why}"}))
+                changes.append(Change(row, None, {"due_at": due_at, "detail": f"cannot be read back: {why}"}))
             else:
                 change, is_over = self._not_shown(row, now, needs_index=needs_index)
                 (unseen if is_over else changes).append(change)
@@ -163,11 +167,11 @@ class Verifier:
         self._record(changes, now)
         self._sent_metadata.record()
         for row in rows:
-            is_new = row.state is State.STORED and row.findable_at is None and row.uploaded_at is not None
-            if is_new and row.assetid in found:
+            is_new = row.state is State.STORED and row.uploaded_at is not None
+            if is_new and row.assetid in found and self._shown_of(row).findable_at is None:
                 self._meter.findable(now - row.queued_at)
         wants_audit = needs_index and self._request_audit(samples, found)
-        return Verified(len(rows), sum(event is Event.CONFIRMED for _, event, _ in changes), wants_audit)
+        return Verified(len(rows), sum(each.event is Event.CONFIRMED for each in changes), wants_audit)
 
     def _in_index(self, ids: Sequence[str]) -> dict[str, Asset]:
         try:
@@ -184,8 +188,13 @@ class Verifier:
         """
         if row.reason == MISSING or row.state is State.BLOCKED:
             return False
-        was_whole = row.seen_at is not None and row.unprocessed_id is None and row.unseen_boot is None
+        shown = self._shown_of(row)
+        was_whole = shown.is_processed and shown.absent_boot is None
         return 0 <= _waited(row, now) < (UNSEEN_PATIENCE if was_whole else self._index_lag)
+
+    def _shown_of(self, row: FileRow) -> Shown:
+        """Return what was known of a row's asset before this step."""
+        return self._shown.get(row.assetid or "", Shown())
 
     def _take_listed(self, rows: Sequence[FileRow]) -> dict[int, float]:
         """Return when to look again for those of the rows that the last listing of their folder showed.
@@ -277,9 +286,10 @@ class Verifier:
             found.update(of_ids(self._sent_metadata.look(shown), ids))
         if ids - set(found):
             # There are many names, or a workflow of the service may have renamed an asset: list the whole folder.
-            due = self._ledger.assets.to_verify(self._clock.now(), _BY_LISTING_AT_MOST, folder=folder)
+            due = self._ledger.read_back.to_verify(self._clock.now(), _BY_LISTING_AT_MOST, folder=folder)
             more = [row for row in due if row.id not in taken] if len(names) > _BY_NAME_AT_MOST else []
             ids |= {row.assetid for row in more if row.assetid is not None}
+            self._shown |= self._ledger.assets.shown(more)
             self._sent_metadata.expect(more)
             listing = self._observer.folder(folder)
             found.update(_until_all(self._sent_metadata.look(listing.all()), ids - set(found)))
@@ -290,10 +300,10 @@ class Verifier:
 
     def _record(self, changes: Sequence[Change], now: float) -> None:
         """Record what this step found, in one commit."""
-        self._ledger.assets.apply_all(changes, now)
+        self._ledger.read_back.apply_all(changes, now)
         # Bind once: binding costs more than a log line that is not written.
         bound = log.bind()
-        for row, event, columns in changes:
+        for row, event, columns, _ in changes:
             if event is Event.CONFIRMED:
                 bound.info("verified", path=printable(row.path), assetid=row.assetid)
             elif event is Event.UNSEEN:
@@ -302,18 +312,19 @@ class Verifier:
 
     def _may_decide(self, row: FileRow) -> bool:
         """Return whether a row is put in doubt, and may be sent again, if this look-up does not show its asset."""
-        waited = self._clock.steady() - (row.unseen_first or 0.0)
-        return row.reason == MISSING or (row.unseen_boot == self._clock.boot() and waited >= UNSEEN_PATIENCE)
+        shown = self._shown_of(row)
+        waited = self._clock.steady() - (shown.absent_first or 0.0)
+        return row.reason == MISSING or (shown.absent_boot == self._clock.boot() and waited >= UNSEEN_PATIENCE)
 
     def _change(self, row: FileRow, asset: Asset, now: float, *, findable: bool | None, needs_index: bool) -> Change:
         """Return what an asset that a search shows changes; `findable` is None if the index was not asked for it."""
         expected = Expected(_folder_of(row), row.size, row.md5)
         reading, difference = compare(expected, asset)
-        columns: dict[str, Any] = {"seen_at": row.seen_at or now, "unseen_boot": None}
-        if row.unprocessed_id is not None:
-            columns["unprocessed_id"] = None
+        columns: dict[str, Any] = {}
+        before = self._shown_of(row)
+        shown = before._replace(shown_at=before.shown_at or now, absent_boot=None, unprocessed_since=None)
         if findable:
-            columns["findable_at"] = row.findable_at or now
+            shown = shown._replace(findable_at=before.findable_at or now)
         if reading is Reading.MOVED:
             columns |= {"asset_folder": asset.folder_id, "drift": "unread"}
             if row.verified_at is not None or asset.folder_id == row.destfolderid:
@@ -322,32 +333,32 @@ class Verifier:
         if reading in (Reading.DIFFERENT, Reading.MOVED):
             detail = _of_another(row, reading, difference)
             log.error("blocked", path=printable(row.path), assetid=row.assetid, detail=detail)
-            return row, Event.DIFFERENT, columns | {"reason": "different", "detail": detail}
+            return Change(row, Event.DIFFERENT, columns | {"reason": "different", "detail": detail}, shown)
         if reading is Reading.EQUAL and (findable or not needs_index):
             self._note_name(row, asset)
             columns |= {"verified_at": now, "reason": None, "detail": None} | self._kind_of(row, asset)
             columns |= self._sent_metadata.of_adopted(row)
-            return row, Event.CONFIRMED, columns
+            return Change(row, Event.CONFIRMED, columns, shown)
         if findable is None and reading is Reading.EQUAL:
             # It was listed with others. It stays due, so that the next step asks the index for it. If the index does
             # not show it, it waits as long as those others: one listing serves all of them again.
             self._listed.setdefault(_folder_of(row), {})[row.id] = self._due(row, now, needs_index=needs_index)
-            return row, None, columns
+            return Change(row, None, columns, shown)
         columns["due_at"] = self._due(row, now, needs_index=needs_index)
         if reading is Reading.NOT_YET:
-            return self._not_processed(row, columns | {"detail": difference}, now)
-        return row, None, columns | {"detail": _NOT_FINDABLE}
+            return self._not_processed(Change(row, None, columns | {"detail": difference}, shown), now)
+        return Change(row, None, columns | {"detail": _NOT_FINDABLE}, shown)
 
-    def _not_processed(self, row: FileRow, columns: dict[str, Any], now: float) -> Change:
+    def _not_processed(self, change: Change, now: float) -> Change:
         """Count an answered look-up that showed an asset unprocessed; block the file if this has lasted too long."""
-        before, patience = row.unprocessed, self._unprocessed_after
+        row, _, columns, shown = change
+        before, patience = self._shown_of(row).unprocessed, self._unprocessed_after
         seen = Unprocessed.first(now) if before is None else before.again(now, patience)
-        columns |= {
-            "unprocessed_id": row.assetid, "unprocessed_since": seen.since, "unprocessed_looks": seen.looks,
-            "unprocessed_last": seen.last,
-        }  # fmt: skip
+        shown = (shown or Shown())._replace(
+            unprocessed_since=seen.since, unprocessed_looks=seen.looks, unprocessed_last=seen.last
+        )
         if not seen.is_never(now, patience):
-            return row, None, columns
+            return Change(row, None, columns, shown)
         again = "assetsync upload" if row.wanted is Wanted.OUTSIDE else "assetsync retry"
         suspects = self._sent_metadata.suspects(row)
         detail = (
@@ -358,7 +369,7 @@ class Verifier:
             detail += f"; {SAME_METADATA}: `assetsync retry --send-again --without-metadata PATH` sends it without"
         log.error("blocked", path=printable(row.path), assetid=row.assetid, detail=detail)
         columns |= {"reason": NEVER_PROCESSED, "detail": detail, "due_at": now + LOOK_AGAIN}
-        return row, Event.NEVER_PROCESSED, columns
+        return Change(row, Event.NEVER_PROCESSED, columns, shown)
 
     def _note_name(self, row: FileRow, asset: Asset) -> None:
         """Record for the folder whether uploads are read back under the names that were sent.
@@ -398,17 +409,18 @@ class Verifier:
 
     def _not_shown(self, row: FileRow, now: float, *, needs_index: bool) -> tuple[Change, bool]:
         """Count an answered look-up that did not show an id; return whether such look-ups have lasted ten minutes."""
-        kept = Grace(row.unseen_boot or "", row.unseen_first or 0.0, row.unseen_last or 0.0)
+        shown = self._shown_of(row)
+        kept = Grace(shown.absent_boot or "", shown.absent_first or 0.0, shown.absent_last or 0.0)
         # Allow gaps of several scheduled pauses: nothing is sent again for this, so that a gap does no harm.
         gap = max(UNSEEN_PATIENCE / 2, 3 * self._longest)
         steady = self._clock.steady()
         grace = kept.answered(steady, steady, self._clock.boot(), gap)
-        change = row, None, {
-            "unseen_boot": grace.boot, "unseen_first": grace.first, "unseen_last": grace.last,
+        columns = {
             "due_at": self._due(row, now, needs_index=needs_index, most=UNSEEN_PATIENCE / 4),
             "detail": "missing, and looked for again" if row.reason == MISSING else _NOT_YET,
-        }  # fmt: skip
-        return change, grace.over(UNSEEN_PATIENCE)
+        }
+        shown = shown._replace(absent_boot=grace.boot, absent_first=grace.first, absent_last=grace.last)
+        return Change(row, None, columns, shown), grace.over(UNSEEN_PATIENCE)
 
     def _judge_elsewhere(self, unseen: Sequence[Change], now: float, *, needs_index: bool) -> Iterator[Change]:
         """Look up assets in all folders and judge them there; doubt a file if no folder shows its asset.
@@ -428,10 +440,10 @@ class Verifier:
             if row.id_from == "adopted":
                 was = f"the asset {row.assetid} was found in the service, which"
             detail = f"{was} has not shown it for {UNSEEN_PATIENCE / 60:.0f} minutes"
-            judged[row.id] = row, Event.UNSEEN, {"detail": detail}
+            judged[row.id] = Change(row, Event.UNSEEN, {"detail": detail})
 
         self._everywhere.begin()
-        failed = self._everywhere.each({row.id: row for row, _, _ in unseen}, look)
+        failed = self._everywhere.each({each.row.id: each.row for each in unseen}, look)
         if failed is not None:
             log.warning(
                 "an asset cannot be looked up in all folders",
@@ -441,9 +453,9 @@ class Verifier:
             )
             detail = f"it cannot be looked up in all folders: {failed[1]}"
             later = {"due_at": self._clock.now() + self._longest, "detail": detail}
-        for row, _, columns in unseen:
-            left = columns | {"due_at": now, "detail": _EVERYWHERE_NEXT} if failed is None else later
-            yield judged.get(row.id) or (row, None, left)
+        for each in unseen:
+            left = each._replace(columns={"due_at": now, "detail": _EVERYWHERE_NEXT})
+            yield judged.get(each.row.id) or (left if failed is None else Change(each.row, None, later))
 
 
 def _of_another(row: FileRow, reading: Reading, difference: str) -> str:
@@ -475,8 +487,8 @@ def _waited(row: FileRow, now: float) -> float:
 def _of_blocked(row: FileRow, asset: Asset | None, now: float) -> Change:
     """Return the change of a file blocked as never processed; an asset processed late is read back like any other."""
     if asset is None or not asset.processed:
-        return row, None, {"due_at": now + LOOK_AGAIN}
-    return row, Event.RETRIED, GOES_ON | {"due_at": now}
+        return Change(row, None, {"due_at": now + LOOK_AGAIN})
+    return Change(row, Event.RETRIED, GOES_ON | {"due_at": now})
 
 
 def _folder_of(row: FileRow) -> str:

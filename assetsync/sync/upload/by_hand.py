@@ -203,7 +203,7 @@ def _list(ledger: Ledger, service: Searches, hand: ByHand, now: float) -> None:
     while batch := list(islice(assets, _BATCH)):
         owned = ledger.doubts.owned([asset.id for asset in batch])
         strangers = [asset for asset in batch if asset.id not in owned]
-        ledger.sightings.record(strangers, ledger.doubts.newest_attempt(), now)
+        ledger.assets.record(strangers, ledger.doubts.newest_attempt(), now)
     ledger.folder_listings.made_by_hand(folder)
 
 

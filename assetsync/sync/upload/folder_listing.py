@@ -508,15 +508,15 @@ class FolderListing:
 
     def _remember(self, destfolderid: str, batch: list[Asset], listed: _Listed) -> list[Asset]:
         """Record assets that the folder shows; return those that nothing has shown before."""
-        doubts, sightings = self._ledger.doubts, self._ledger.sightings
+        doubts, known_assets = self._ledger.doubts, self._ledger.assets
         for path in self._ledger.metadata_drift.met(destfolderid, batch):
             log.info("moved in the service", path=printable(path), destfolderid=destfolderid)
         owned = doubts.owned([asset.id for asset in batch])
         strangers = [asset for asset in batch if asset.id not in owned]
-        known = {*sightings.first_seen([asset.id for asset in strangers])} if listed.may_be_cut else set()
-        sightings.record(strangers, doubts.newest_attempt(), self._clock.now())
+        known = {*known_assets.first_seen([asset.id for asset in strangers])} if listed.may_be_cut else set()
+        known_assets.record(strangers, doubts.newest_attempt(), self._clock.now())
         # An asset of an earlier version is no other file's, also if the service never processes it.
-        earlier = sightings.history([asset.id for asset in strangers if not asset.processed])
+        earlier = known_assets.history([asset.id for asset in strangers if not asset.processed])
         for asset in strangers:
             listed.missed.pop(asset.id, None)
             if not asset.processed and asset.id not in earlier and len(listed.unprocessed) < _MOST_KEPT:

@@ -22,6 +22,7 @@ from assetsync.config.models import Service
 from assetsync.core.kinds import PATIENCE, PAUSE, Ending, ending_of, guess_kind_of
 from assetsync.core.names import printable
 from assetsync.core.read_back import NEVER_PROCESSED, UNSEEN_PATIENCE
+from assetsync.ledger.assets import Shown
 from assetsync.ledger.file.facts import KINDS, NEW_FIELDS
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import FileRow
@@ -287,7 +288,7 @@ class NewFields:
         if row.meta_digest != digest or row.state is State.QUEUED:
             # It is sent again, or was sent with other metadata since.
             return _Became.NOTHING
-        if row.assetid is not None and row.seen_at is not None and row.unprocessed_id is None:
+        if self._ledger.assets.shown([row]).get(row.assetid or "", Shown()).is_processed:
             return _Became.PROCESSED
         if row.state is State.BLOCKED and row.reason == NEVER_PROCESSED:
             return _Became.UNPROCESSED

@@ -45,7 +45,7 @@ def overwrite(path: Path, at: int, length: int) -> None:
 
 def _pages(path: Path) -> None:
     checkpointed(path)
-    overwrite(path, 40 * PAGE, 12 * PAGE)
+    overwrite(path, 80 * PAGE, 12 * PAGE)
 
 
 def _cut(path: Path) -> None:
@@ -160,7 +160,7 @@ def test_backup_under_newer_log_is_set_aside(book):
 def test_damage_in_use_forces_check_at_start(book):
     book.queue_many(f"folder/file number {number}".encode() for number in range(2000))
     book.ledger.close()
-    overwrite(book.path, 40 * PAGE, 12 * PAGE)
+    overwrite(book.path, 80 * PAGE, 12 * PAGE)
     ledger = open_ledger(book.path)
     with pytest.raises(LedgerDamaged, match="sets it aside"):
         list(ledger.reports.files(history=True))

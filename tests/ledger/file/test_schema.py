@@ -13,6 +13,7 @@ import sqlite_utils
 from sqlite_utils import Migrations
 
 from assetsync.errors import LedgerError, LedgerNewer
+from assetsync.ledger.assets import Shown
 from assetsync.ledger.file import integrity, schema
 from assetsync.ledger.file.database import open_database
 from assetsync.ledger.ledger import open_ledger, read_ledger
@@ -22,6 +23,8 @@ from tests.empty_ledger import copying
 from tests.ledger.conftest import NOW, traced
 
 NEWEST = Choice(newest=True)
+TO_ASSETS = {"seen_at", "findable_at", "unseen_boot", "unseen_first", "unseen_last"}
+"""Columns of `files` that m029 moved to `assets`."""
 OLD = Path(__file__).parent / "data" / "m001.sql"
 KILLED = """
 import pathlib, sys
@@ -52,11 +55,17 @@ def rows_of(path: Path) -> dict[str, list[tuple[object, ...]]]:
     with closing(sqlite3.connect(":memory:")) as empty:
         empty.executescript(OLD.read_text("utf-8"))
         tables = [row[0] for row in empty.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        columns = {t: len(empty.execute(f"PRAGMA table_info({t})").fetchall()) for t in tables}
+        columns = {t: [row[1] for row in empty.execute(f"PRAGMA table_info({t})")] for t in tables}
+    of_files = ", ".join(name for name in columns["files"] if name not in TO_ASSETS)
     with closing(sqlite3.connect(path)) as conn:
+        there = {row[0] for row in conn.execute("SELECT name FROM sqlite_master")}
+        sources = {t: ("*", t) for t in tables} | {"files": (of_files, "files")}
+        if "unowned" in there:
+            sources["sightings"] = "*", "unowned"
+        rows = {table: conn.execute("SELECT {} FROM {}".format(*source)) for table, source in sources.items()}
         return {
-            table: sorted((row[: columns[table]] for row in conn.execute(f"SELECT * FROM {table}")), key=repr)
-            for table in tables
+            table: sorted((row[: len(columns[table])] for row in found), key=repr)
+            for table, found in rows.items()
             if table not in ("facts", "_sqlite_migrations", "sqlite_sequence")
         }
 
@@ -64,7 +73,8 @@ def rows_of(path: Path) -> dict[str, list[tuple[object, ...]]]:
 def without_drift(rows: dict[str, list[tuple[object, ...]]]) -> dict[str, list[tuple[object, ...]]]:
     with closing(sqlite3.connect(":memory:")) as empty:
         empty.executescript(OLD.read_text("utf-8"))
-        drift = [row[1] for row in empty.execute("PRAGMA table_info(files)")].index("drift")
+        names = [row[1] for row in empty.execute("PRAGMA table_info(files)") if row[1] not in TO_ASSETS]
+    drift = names.index("drift")
     return rows | {"files": [row[:drift] + row[drift + 1 :] for row in rows["files"]]}
 
 
@@ -190,6 +200,105 @@ def test_killed_renaming_is_undone_and_repeated(old: Path, tmp_path: Path, state
     open_ledger(old).close()
     open_ledger(tmp_path / "new.db").close()
     assert (rows_of(old), shape_of(old)) == (before, shape_of(tmp_path / "new.db"))
+
+
+FACTS = ("seen_at", "findable_at", "unseen_boot", "unseen_first", "unseen_last", "unprocessed_id")
+FACTS += ("unprocessed_since", "unprocessed_looks", "unprocessed_last")
+SEEN = (5.0, 6.0, None, 0.0, 0.0, None, None, None, None)
+"""The facts of an asset that was read back."""
+
+
+@pytest.fixture
+def before_assets(tmp_path: Path):
+    """A ledger of the release before `assets`, and what adds a version with an asset and facts about it."""
+    path = tmp_path / "before.db"
+    stop_before(path, "m029_assets")
+    made: list[int] = []
+
+    def add(assetid: str | None, facts: tuple[object, ...] = SEEN, *, state: str = "verified"):
+        wanted = "replaced" if state in ("superseded", "gone") else "yes"
+        with closing(sqlite3.connect(path)) as conn, conn:
+            row = conn.execute(
+                "INSERT INTO files (path, destfolderid, size, mtime_ns, ctime_ns, inode, state, wanted, folded_name,"
+                f" queued_at, assetid, {', '.join(FACTS)}) VALUES (?, 'F', 1, 1, 1, 1, ?, ?, 'a', 1, ?,"
+                f" {', '.join('?' * len(FACTS))})",
+                (b"%d" % len(made), state, wanted, assetid, *facts),
+            )
+            made.append(int(row.lastrowid or 0))
+        return made[-1]
+
+    return path, add
+
+
+def assets_of(path: Path) -> dict[str, tuple[object, ...]]:
+    """What a migrated ledger knows of each asset: why, its first sight, and what reading back was shown."""
+    open_ledger(path).close()
+    columns = "why, first_seen, seen_to, " + ", ".join(Shown._fields)
+    with closing(sqlite3.connect(path)) as conn:
+        return {row[0]: row[1:] for row in conn.execute(f"SELECT assetid, {columns} FROM assets")}
+
+
+@pytest.mark.parametrize("state", [state for state in State if state is not State.QUEUED])
+def test_shown_facts_move_to_their_asset(before_assets, state: State):
+    path, add = before_assets
+    add("A", (5.0, None, "boot", 7.0, 8.0, "A", 9.0, 3, 10.0), state=state)
+    add("B")
+    assert assets_of(path)["A"] == ("owned", None, None, 5.0, None, "boot", 7.0, 8.0, 9.0, 3, 10.0)
+
+
+def test_unprocessed_count_of_other_asset_ends(before_assets):
+    path, add = before_assets
+    add("A", (5.0, *(None,) * 4, "Z", 9.0, 3, 10.0))
+    assert assets_of(path)["A"][8] is None
+
+
+def test_newest_live_version_decides_what_is_known(before_assets):
+    path, add = before_assets
+    add("A", (1.0, *SEEN[1:]), state="superseded")
+    add("A", (None,) * 9)
+    add("A", (2.0, *SEEN[1:]), state="gone")
+    add("B", (3.0, *SEEN[1:]), state="gone")
+    add("B", (4.0, *SEEN[1:]), state="superseded")
+    known = assets_of(path)
+    assert (known["A"][3:5], known["B"][3:5]) == ((None, None), (4.0, 6.0))
+
+
+def test_sighting_of_old_version_stays_a_sighting(before_assets):
+    path, add = before_assets
+    add("A", state="gone")
+    with closing(sqlite3.connect(path)) as conn, conn:
+        conn.execute("INSERT INTO sightings VALUES ('A', 'F', 'a', 1, NULL, 2.0, 0, 'unknown', 1, x'61', 3.0)")
+    assert assets_of(path)["A"][:5] == ("unknown", 2.0, 0, 5.0, 6.0)
+    with closing(sqlite3.connect(path)) as conn:
+        assert conn.execute("SELECT folder_id, name, size, md5, file_id, path, met_at FROM unowned").fetchall() == [
+            ("F", "a", 1, None, 1, b"a", 3.0)
+        ]
+
+
+@pytest.mark.parametrize("left", [0, 2])
+def test_ids_of_deleted_versions_stay_unused(before_assets, left: int):
+    path, add = before_assets
+    ids = [add(None, (None,) * 9, state="queued") for _ in range(3)]
+    with closing(sqlite3.connect(path)) as conn, conn:
+        conn.execute("DELETE FROM files WHERE id > ?", (ids[0] + left - 1,))
+    open_ledger(path).close()
+    with closing(sqlite3.connect(path)) as conn:
+        new = "INSERT INTO files (path, destfolderid, size, mtime_ns, ctime_ns, inode, state, folded_name, queued_at)"
+        assert conn.execute(f"{new} VALUES (x'7A', 'F', 1, 1, 1, 1, 'queued', 'z', 1)").lastrowid == ids[-1] + 1
+
+
+@pytest.mark.parametrize("statement", [2, 3, 4, 6, 9, 15])
+def test_killed_move_to_assets_is_repeated(before_assets, statement: int):
+    path, add = before_assets
+    for assetid in ("A", "B"):
+        add(assetid)
+    _, *before = contents_of(path)
+    command = [sys.executable, "-c", KILLED, str(path), str(statement)]
+    died = subprocess.run(command, cwd=Path(__file__).parents[3], check=False, timeout=60)
+    assert died.returncode == -signal.SIGKILL
+    assert contents_of(path)[1:] == before
+    assert [*assets_of(path)] == ["A", "B"]
+    assert uncounted(path) == set()
 
 
 def test_renamed_facts_keep_their_values(old: Path):

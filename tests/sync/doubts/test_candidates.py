@@ -49,14 +49,14 @@ def test_leftover_of_rival_was_not_moved(beside):
 def test_asset_seen_earlier_is_no_leftover(beside):
     world = beside()
     asset = shown(world)
-    world.ledger.sightings.record([asset], 1, world.clock.now())
+    world.ledger.assets.record([asset], 1, world.clock.now())
     assert wider(world, asset) == "elsewhere"
 
 
 def test_asset_seen_meanwhile_may_be_leftover(beside):
     world = beside()
     asset = shown(world)
-    world.ledger.sightings.record([asset], 2, world.clock.now())
+    world.ledger.assets.record([asset], 2, world.clock.now())
     assert wider(world, asset) == "left"
 
 
@@ -88,7 +88,7 @@ def test_known_asset_without_folder_is_elsewhere(beside):
     """Its first sight made the doubt wait; no listing of the doubt's folder has shown it since."""
     world = beside()
     asset = replace(shown(world), folder_id="")
-    world.ledger.sightings.record([asset], 2, world.clock.now())
+    world.ledger.assets.record([asset], 2, world.clock.now())
     assert wider(world, asset) == "elsewhere"
 
 

@@ -114,7 +114,7 @@ def test_file_waits_for_upload_of_like_name(bare):
     # A look-up for another doubt has shown the asset, and it is nobody's yet.
     bare.site.gates.checked()
     shown = bare.service._shown(list(bare.service.assets.values())[-1])
-    bare.ledger.sightings.record([shown], bare.ledger.doubts.newest_attempt(), bare.clock.now())
+    bare.ledger.assets.record([shown], bare.ledger.doubts.newest_attempt(), bare.clock.now())
     bare.scan_and_send()
     assert "waits until that upload is decided" in (bare.row(MOON).detail or "")
     bare.live(60)

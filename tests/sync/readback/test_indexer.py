@@ -5,7 +5,8 @@ import itertools
 import pytest
 
 from assetsync.errors import ServiceUnreachable
-from assetsync.ledger.assets import INDEX_STOPPED
+from assetsync.ledger.assets import Shown
+from assetsync.ledger.read_back import INDEX_STOPPED, Change
 from assetsync.model import State
 from assetsync.sync.readback.indexer import SUSPECT
 
@@ -24,8 +25,8 @@ def waiting(make_world):
             world.write(f"{number}", f"content {number}".encode())
         world.scan_and_send()
         now = world.clock.now()
-        seen = [(row, None, {"seen_at": now}) for row in world.ledger.reports.files()]
-        world.ledger.assets.apply_all(seen, now)
+        seen = [Change(row, None, {}, Shown(now)) for row in world.ledger.reports.files()]
+        world.ledger.read_back.apply_all(seen, now)
         world.live(2)
         return world
 

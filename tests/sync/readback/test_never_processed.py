@@ -124,7 +124,7 @@ def test_file_processed_late_is_verified(stuck):
     process(world)
     look(world, 1.1)
     assert state(world) == (VERIFIED, None)
-    assert (world.row("a.jpg").detail, world.row("a.jpg").unprocessed_id) == (None, None)
+    assert (world.row("a.jpg").detail, world.shown("a.jpg").unprocessed) == (None, None)
     assert sorted(world.posted()) == ["a.jpg", "fine.jpg"]
 
 

@@ -151,10 +151,10 @@ def test_unindexed_old_version_is_reindexed(one):
 
 
 def test_renamed_verified_file_stays_findable(one):
-    findable = one.row("a.jpg").findable_at
+    findable = one.shown("a.jpg").findable_at
     (one.root / "a.jpg").rename(one.root / "b.jpg")
     # Seen where it is before it is missed where it was: it was never at rest.
     one.hint("b.jpg")
     one.send()
     assert findable is not None
-    assert (one.row("b.jpg").state, one.row("b.jpg").findable_at) == (State.VERIFIED, findable)
+    assert (one.row("b.jpg").state, one.shown("b.jpg").findable_at) == (State.VERIFIED, findable)

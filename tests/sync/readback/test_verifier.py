@@ -33,10 +33,10 @@ def test_unfindable_asset_is_not_verified(sent):
     world = sent(service={"index_lag": 30.0, "index_call": "noop"}, schedule={"index": "20s"})
     world.live(28)
     assert (world.row("0").state, world.row("0").detail) == (STORED, "stored, and not findable through the index yet")
-    assert world.row("0").seen_at is not None
+    assert world.shown("0").shown_at is not None
     world.live(30)
     assert (world.row("0").state, world.row("0").detail) == (VERIFIED, None)
-    assert world.row("0").findable_at is not None
+    assert world.shown("0").findable_at is not None
 
 
 def test_assets_listed_with_others_are_searched_for_next(sent, monkeypatch):
@@ -44,7 +44,7 @@ def test_assets_listed_with_others_are_searched_for_next(sent, monkeypatch):
     monkeypatch.setattr(verifier, "BATCH", 10)
     world = sent(30, service={"index_lag": None, "index_call": "noop"})
     world.clock.advance(400)
-    looked_for_first = {row.assetid for row in world.ledger.assets.to_verify(world.clock.now(), 7)}
+    looked_for_first = {row.assetid for row in world.ledger.read_back.to_verify(world.clock.now(), 7)}
     for asset in world.service.assets.values():
         asset.indexed_at = None if asset.id in looked_for_first else world.clock.now()
     steps = 0
@@ -96,7 +96,7 @@ def test_asset_lost_after_its_listing_is_doubted(sent, monkeypatch):
 def test_without_index_stored_is_verified(sent, said):
     world = sent(service={"index_lag": None}, **said)
     world.live(5)
-    assert (world.row("0").state, world.row("0").findable_at) == (VERIFIED, None)
+    assert (world.row("0").state, world.shown("0").findable_at) == (VERIFIED, None)
     assert world.service.indexed == []
 
 
@@ -581,7 +581,7 @@ def test_moved_asset_waits_for_the_index(make_world):
     retry(world)
     world.live(1500, tick=2)
     row = world.row("a.jpg")
-    assert (row.state, row.asset_folder, row.findable_at) == (STORED, "ARCHIVE", None)
+    assert (row.state, row.asset_folder, world.shown("a.jpg").findable_at) == (STORED, "ARCHIVE", None)
     asset.indexed_at = world.clock.now()
     world.live(120, tick=2)
     assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 1)

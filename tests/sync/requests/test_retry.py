@@ -4,6 +4,7 @@ import pytest
 
 from assetsync.core.states import Event
 from assetsync.errors import UnknownPath, UsageError
+from assetsync.ledger.read_back import Change
 from assetsync.model import State
 from assetsync.sync.requests.retry import LookUp, Retry
 
@@ -171,8 +172,8 @@ def missing(world):
         del world.service.assets[world.row(name).assetid]
     world.clock.advance(60)
     world.site.auditor.audit("F1")
-    world.ledger.assets.apply_all(
-        [(world.row("other"), Event.DIFFERENT, {"reason": "different", "detail": "it is so"})], world.clock.now()
+    world.ledger.read_back.apply_all(
+        [Change(world.row("other"), Event.DIFFERENT, {"reason": "different", "detail": "it is so"})], world.clock.now()
     )
     return world
 

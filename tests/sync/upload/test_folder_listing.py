@@ -225,7 +225,7 @@ def test_asset_missed_by_audit_is_not_adopted(audited):
 
 def test_missed_namesake_requires_no_question(audited):
     world = audited()
-    world.ledger.store.write(lambda conn: conn.execute("UPDATE sightings SET md5 = NULL"))
+    world.ledger.store.write(lambda conn: conn.execute("UPDATE assets SET md5 = NULL"))
     del world.service.assets[by_hand(world).id]
     audit(world)
     put_into_the_tree(world)
@@ -257,7 +257,7 @@ def test_clock_setback_hides_no_met_asset(audited):
     asset = by_hand(world)
     asset.processed_at = asset.indexed_at = 0.0
     world.clock.set_now(world.clock.now() - DAY)
-    world.ledger.sightings.record([world.service._shown(asset)], 1, world.clock.now())
+    world.ledger.assets.record([world.service._shown(asset)], 1, world.clock.now())
     put_into_the_tree(world)
     assert (world.row("0.jpg").assetid, world.posted()) == (asset.id, ["keep.jpg"])
 
@@ -306,7 +306,7 @@ def test_asset_met_during_listing_is_adopted(audited):
     contacts, doubts = world.ledger.folder_listings, world.ledger.doubts
     missed = contacts.missed("F1", 10)
     assert missed.keys() == {asset.id}
-    world.ledger.sightings.record([world.service._shown(asset)], doubts.newest_attempt(), world.clock.now())
+    world.ledger.assets.record([world.service._shown(asset)], doubts.newest_attempt(), world.clock.now())
     contacts.not_there(missed)
     assert contacts.missed("F1", 10) == {}
     put_into_the_tree(world)
@@ -374,7 +374,7 @@ def test_settled_version_is_not_missed(make_world):
     (world.root / "a.jpg").unlink()
     world.scan()
     shown = world.service._shown(world.service.assets[assetid])
-    world.ledger.sightings.record([shown], world.ledger.doubts.newest_attempt(), world.clock.now())
+    world.ledger.assets.record([shown], world.ledger.doubts.newest_attempt(), world.clock.now())
     audit(world)
     assert not world.ledger.equal_content.is_missed(assetid)
     assert world.ledger.folder_listings.missed("F1", 10) == {}
@@ -403,7 +403,7 @@ def test_assets_of_other_folders_are_not_noted(ignoring):
     ignoring.service.put(b"a stranger", "stranger.mp4", "F9")
     ignoring.write("film.mp4", b"film")
     ignoring.scan_and_send()
-    assert ignoring.ledger.store.column("SELECT name FROM sightings") == ["there"]
+    assert ignoring.ledger.store.column("SELECT name FROM unowned") == ["there"]
     ignoring.live(60)
     (ours,) = (asset for asset in ignoring.service.assets.values() if asset.name == "film.mp4")
     ours.folder = "F9"
