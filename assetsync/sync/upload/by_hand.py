@@ -6,7 +6,6 @@ Sending is left to the command: it sends the file itself, with its own permissio
 puts its attempt in doubt, and the doubt is resolved like any other.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -14,7 +13,6 @@ import structlog
 
 from assetsync.core.names import printable, sent_name, sent_names
 from assetsync.core.read_back import NEVER_PROCESSED
-from assetsync.core.sent_texts import NOT_COMPARED
 from assetsync.core.states import Event, allowed
 from assetsync.errors import UsageError
 from assetsync.ledger.file.database import is_sent_by_hand
@@ -25,12 +23,9 @@ from assetsync.ledger.versions import NewVersion
 from assetsync.model import (
     Answer,
     Fault,
-    FileStat,
-    Outcome,
     Searches,
     SearchRequest,
     Sent,
-    SentExtent,
     State,
     Wanted,
 )
@@ -64,8 +59,6 @@ _NOT_THERE = ("missing", "unseen", "different", NEVER_PROCESSED)
 _ANY = Rules(settle=0.0, settles=())
 """No rule of the configuration keeps back what an operator sends."""
 
-_TEXTS = ("assetid", "filetype", "responsecode", "message", "renamefilebody", "comingfrom")
-
 
 @dataclass(frozen=True, slots=True)
 class Begun:
@@ -94,22 +87,6 @@ class ByHand:
     path: bytes
     intent: Intent
     send_again: bool = False
-
-    def asked(self) -> dict[str, object]:
-        """Return the argument of the request for `begin`."""
-        intent = self.intent._asdict() | {"stat": [*self.intent.stat]}
-        return {"path": self.path.hex(), "send_again": self.send_again, "intent": intent}
-
-    @classmethod
-    def of(cls, argument: Mapping[str, object]) -> "ByHand":
-        """Return the upload from the argument of a request; raises ValueError, KeyError and TypeError."""
-        intent = argument["intent"]
-        if not isinstance(intent, dict):
-            raise TypeError("its intent is no object of JSON")
-        texts = {name: str(intent[name]) for name in ("destfolderid", "sent_name", "boundary", "md5", "meta_digest")}
-        stat = FileStat(*(int(each) for each in intent["stat"]))
-        path = bytes.fromhex(str(argument["path"]))
-        return cls(path, Intent(0, stat=stat, by_hand=True, sent=NOT_COMPARED, **texts), bool(argument["send_again"]))
 
 
 def begin(ledger: Ledger, service: Searches, hand: ByHand, now: float) -> Begun:
@@ -165,31 +142,6 @@ def end(ledger: Ledger, boundary: str, sent: Sent, now: float) -> str:
             state = State.QUEUED
     log.info("uploaded by hand", path=printable(row.path), state=state, assetid=outcome.assetid)
     return f"{printable(row.path)} is {state.words}"
-
-
-def outcome_of(boundary: str, sent: Sent) -> dict[str, object]:
-    """Return the argument of the request for `end` that reports the result of an upload by hand."""
-    outcome = sent.outcome._asdict()
-    facts = {"left": sent.left, "handed": sent.bytes_sent, "md5": sent.md5, "took": sent.took}
-    return {"boundary": boundary, "outcome": outcome, **facts}
-
-
-def sent_of(argument: Mapping[str, object]) -> Sent:
-    """Return the result that `outcome_of` describes. Raise ValueError, KeyError and TypeError for a bad `argument`."""
-    fields = argument["outcome"]
-    if not isinstance(fields, dict):
-        raise TypeError("its outcome is no object of JSON")
-    assetid, filetype, *texts = (None if fields.get(name) is None else str(fields[name]) for name in _TEXTS)
-    responsecode, message, renamefilebody, comingfrom = texts
-    outcome = Outcome(
-        Answer(str(fields["answer"])), str(fields["reason"]), str(fields["detail"]), Fault(str(fields["fault"])),
-        assetid, filetype, responsecode, message, renamefilebody, comingfrom, answered=fields.get("answered") is True,
-    )  # fmt: skip
-    if outcome.answer is Answer.ACCEPTED and not assetid:
-        raise ValueError("an accepted upload has an id")
-    left, bytes_sent, md5 = SentExtent(str(argument["left"])), int(str(argument["handed"])), str(argument["md5"])
-    # A request of an older release has no duration, and does not know whether it was answered.
-    return Sent(outcome, left, bytes_sent, md5, float(str(argument.get("took", 0.0))))
 
 
 def _list(ledger: Ledger, service: Searches, hand: ByHand, now: float) -> None:
