@@ -219,7 +219,7 @@ def build(
     new_fields = NewFields(
         ledger, clock, config.service, kinds, config.service.meta_fields, is_leased=upload_queue.is_leased
     )
-    sidecar_cache = SidecarCache(clock, context.heartbeat.tick)
+    sidecar_cache = SidecarCache(context.heartbeat.tick)
     met = partial(note_sidecar, context, plan, sidecar_cache)
     field_names = config.service.field_names
     sidecars = Sidecars(

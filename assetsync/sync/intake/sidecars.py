@@ -7,7 +7,6 @@ is cached briefly, because the files of a folder come one after another.
 """
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
@@ -39,10 +38,9 @@ _SMALL_XMP = 128 * 1024
 """Bytes up to which XMP files are parsed at the same time. Parsing one takes up to a hundred times its size."""
 
 _KEPT_SECONDS = 2.0
-_KEPT_FOLDERS = 4096
 _MOST_CACHED = 32
 _MOST_READ = 512 * 1024
-"""Most bytes of the folder sidecars of one file, and of those that are cached: small sidecars in many folders."""
+"""Most bytes of the folder sidecars of one file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +108,8 @@ class _Levels(NamedTuple):
     folders_written: float
 
 
-class _Kept(NamedTuple):
-    """A cached folder sidecar: metadata (None without one), bytes, and time of writing (seconds since the epoch)."""
+class _FolderSidecar(NamedTuple):
+    """A folder sidecar: metadata (None without one), bytes, and time of writing (seconds since the epoch)."""
 
     level: Metadata | None
     size: int
@@ -119,43 +117,20 @@ class _Kept(NamedTuple):
 
 
 class SidecarCache:
-    """The folder sidecars that were read within the last seconds, and the turn to parse large ones; for all workers."""
+    """The count of changes up to which a cached sidecar holds, and the turn to parse large ones; for all workers."""
 
-    def __init__(self, clock: Clock, tick: Callable[[], bool] = lambda: False) -> None:
-        """Start empty; `tick` is called while an XMP file is parsed, or waits for its turn."""
-        self._clock = clock
+    def __init__(self, tick: Callable[[], bool] = lambda: False) -> None:
+        """Begin to count; `tick` is called while an XMP file is parsed, or waits for its turn."""
         self._tick = tick
         self._large = threading.Lock()
         self._lock = threading.Lock()
-        self._folders: OrderedDict[bytes, tuple[float, _Kept]] = OrderedDict()
-        self._kept_bytes = 0
         self.changes = 0
         """Rises before each recorded change. Metadata that was read at another count may be out of date."""
 
-    def get(self, path: bytes) -> _Kept | None:
-        """Return a folder sidecar if it is cached, else None."""
-        with self._lock:
-            kept = self._folders.get(path)
-        return kept[1] if kept is not None and self._clock.steady() - kept[0] < _KEPT_SECONDS else None
-
-    def keep(self, path: bytes, kept: _Kept, *, since: float, changes: int) -> None:
-        """Cache a folder sidecar whose reading began at `since` (steady seconds), at this count of `changes`."""
-        with self._lock:
-            if self.changes != changes:
-                # The content may predate the change.
-                return
-            before = self._folders.pop(path, None)
-            self._folders[path] = (since, kept)
-            self._kept_bytes += kept.size - (0 if before is None else before[1].size)
-            while len(self._folders) > _KEPT_FOLDERS or self._kept_bytes > _MOST_READ:
-                self._kept_bytes -= self._folders.popitem(last=False)[1][1].size
-
     def forget(self) -> None:
-        """Drop all folder sidecars, so that each is read again."""
+        """Let each folder sidecar be read again."""
         with self._lock:
             self.changes += 1
-            self._folders.clear()
-            self._kept_bytes = 0
 
     def in_turn(self, pieces: Iterator[bytes]) -> Generator[bytes, None, None]:
         """Yield the pieces of an XMP file, those beyond `_SMALL_XMP` bytes in one thread at a time, to save memory."""
@@ -194,12 +169,13 @@ class Sidecars:
         self._tree = tree
         self._clock = clock
         self._names = field_names
-        self.cache = cache or SidecarCache(clock)
+        self.cache = cache or SidecarCache()
         self._met = met
         self._recorded = recorded
         self._proven: dict[str, frozenset[str]] = {}
         # The files of a folder mostly have the same metadata.
         self._cached = lru_cache(maxsize=_MOST_CACHED)(self._merged)
+        self._cached_folder = lru_cache(maxsize=_MOST_CACHED)(self._read_folder)
 
     def metadata_of(
         self, path: bytes, mapping: Mapping, kind: str | None = None, *, is_alone: bool = False, with_xmp: bool = True
@@ -407,15 +383,14 @@ class Sidecars:
         if not error.vanished:
             raise SidecarError(printable(path), "it cannot be read", hint=error.hint or error.message) from error
 
-    def _folder(self, path: bytes, mapping: Mapping) -> _Kept:
-        kept = self.cache.get(path)
-        if kept is None:
-            began, changes = self._clock.steady(), self.cache.changes
-            level, size = self.read(path, mapping)
-            # Read the time after the content, so that a write in between shows.
-            kept = _Kept(level, size, 0.0 if level is None else self._written(path))
-            self.cache.keep(path, kept, since=began, changes=changes)
-        return kept
+    def _folder(self, path: bytes, mapping: Mapping) -> _FolderSidecar:
+        """Return a folder sidecar as it was at most `_KEPT_SECONDS` ago, and after the last recorded change."""
+        return self._cached_folder(path, mapping, self.cache.changes, self._clock.steady() // _KEPT_SECONDS)
+
+    def _read_folder(self, path: bytes, mapping: Mapping, _changes: int, _period: float) -> _FolderSidecar:
+        level, size = self.read(path, mapping)
+        # Read the time after the content, so that a write in between shows.
+        return _FolderSidecar(level, size, 0.0 if level is None else self._written(path))
 
     def _lstat(self, path: bytes) -> FileStat | None:
         try:
