@@ -200,7 +200,7 @@ class RootIdentity:
                 continue
             try:
                 with self._tree.open(row.path) as file:
-                    content = digest(file, found, stop=self._stop)
+                    content = digest(file, found, stop=self._context.must_stop)
             except ReadStopped:
                 return None
             except (FileChanged, FileUnreadable, NotRegular, RootMissing):
@@ -218,9 +218,6 @@ class RootIdentity:
         except (FileUnreadable, RootMissing):
             return None
         return found if found is not None and _is_alike(row, found) else None
-
-    def _stop(self) -> bool:
-        return self._context.heartbeat.tick() or self._context.clock.wait(0)
 
     def _file_system(self, mapping: Mapping) -> str | None:
         """Return the file system of a mapped folder, None if the folder is empty or cannot be read.

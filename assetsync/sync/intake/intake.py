@@ -496,12 +496,9 @@ class Intake:
             return None, None
         try:
             with self._tree.open(path) as file:
-                return found, digest(file, found, stop=self._stop, tap=self._context.progress.hashed)
+                return found, digest(file, found, stop=self._context.must_stop, tap=self._context.progress.hashed)
         except (FileChanged, FileUnreadable, NotRegular):
             return found, None
-
-    def _stop(self) -> bool:
-        return self._context.heartbeat.tick() or self._clock.wait(0)
 
     def _count_takeover(self, seen: Seen, stat: FileStat, folder: str, result: ScanResult) -> bool:
         """Return whether a file that is mapped again, and was sent to another folder, must wait for a person."""

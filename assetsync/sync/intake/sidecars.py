@@ -298,7 +298,7 @@ class Sidecars:
                 own.append(described)
             if mapping.sidecars:
                 sidecar = metadata.sidecar_for(path)
-                level, size = self.read(sidecar, mapping)
+                level, size = self.read(sidecar, mapping.upload)
                 own_is_empty = level is not None and not size and not own
                 own += [MetadataLevel(level, sidecar)] if level is not None else []
         paths = tuple(level.sidecar for level in own if level.sidecar is not None)
@@ -362,8 +362,11 @@ class Sidecars:
         self._met(path)
         return xmp
 
-    def read(self, path: bytes, mapping: Mapping) -> tuple[Metadata | None, int]:
-        """Return the metadata of one sidecar, None without one, and its size in bytes. Raise SidecarError."""
+    def read(self, path: bytes, allowed: UploadOptions) -> tuple[Metadata | None, int]:
+        """Return the metadata of one sidecar, None without one, and its size in bytes. Raise SidecarError.
+
+        `allowed` are the options of the mapping.
+        """
         if self._tree.is_absent(path):
             return None, 0
         try:
@@ -373,7 +376,7 @@ class Sidecars:
             return None, 0
         self._met(path)
         level = metadata.parse_sidecar(data, printable(path), self._names.custom)
-        metadata.check_skip_event(level, mapping.upload, printable(path))
+        metadata.check_skip_event(level, allowed, printable(path))
         return level, len(data)
 
     def _expect_vanished(self, path: bytes, error: FileUnreadable | NotRegular) -> None:
@@ -385,10 +388,10 @@ class Sidecars:
 
     def _folder(self, path: bytes, mapping: Mapping) -> _FolderSidecar:
         """Return a folder sidecar as it was at most `_KEPT_SECONDS` ago, and after the last recorded change."""
-        return self._cached_folder(path, mapping, self.cache.changes, self._clock.steady() // _KEPT_SECONDS)
+        return self._cached_folder(path, mapping.upload, self.cache.changes, self._clock.steady() // _KEPT_SECONDS)
 
-    def _read_folder(self, path: bytes, mapping: Mapping, _changes: int, _period: float) -> _FolderSidecar:
-        level, size = self.read(path, mapping)
+    def _read_folder(self, path: bytes, allowed: UploadOptions, _changes: int, _period: float) -> _FolderSidecar:
+        level, size = self.read(path, allowed)
         # Read the time after the content, so that a write in between shows.
         return _FolderSidecar(level, size, 0.0 if level is None else self._written(path))
 

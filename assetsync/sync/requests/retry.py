@@ -117,17 +117,26 @@ class LookUp(_OfPaths):
 
 
 @dataclass(frozen=True, slots=True)
-class SendWithoutMetadata(_OfPaths):
-    """Let the files at `paths` and below these folders be sent without metadata that wait for a new field."""
+class _SendWithout(_OfPaths):
+    """A request to send files without a part that they wait for; `option` is its name on the command line."""
 
-    verb: ClassVar[str] = "new_field"
+    option: ClassVar[str]
 
     def check(self, ledger: Ledger) -> None:
         """See `OperatorRequest`."""
         if not self.paths:
             hint = "metadata cannot be sent later; `.` is all files"
-            raise UsageError("--without-metadata needs the paths of files or folders", hint=hint)
+            raise UsageError(f"{self.option} needs the paths of files or folders", hint=hint)
+        # With slots, the dataclass is another class than the one that `super` without arguments would name.
         _OfPaths.check(self, ledger)
+
+
+@dataclass(frozen=True, slots=True)
+class SendWithoutMetadata(_SendWithout):
+    """Let the files at `paths` and below these folders be sent without metadata that wait for a new field."""
+
+    verb: ClassVar[str] = "new_field"
+    option: ClassVar[str] = "--without-metadata"
 
     def run(self, ledger: Ledger, _service: Searches, now: float) -> str:
         """See `OperatorRequest`."""
@@ -137,18 +146,11 @@ class SendWithoutMetadata(_OfPaths):
 
 
 @dataclass(frozen=True, slots=True)
-class SendWithoutSidecar(_OfPaths):
+class SendWithoutSidecar(_SendWithout):
     """Let the files at `paths` and below these folders be sent although their mapping requires sidecars."""
 
     verb: ClassVar[str] = "without_sidecar"
-
-    def check(self, ledger: Ledger) -> None:
-        """See `OperatorRequest`."""
-        if not self.paths:
-            hint = "metadata cannot be sent later; `.` is all files"
-            raise UsageError("--without-sidecar needs the paths of files or folders", hint=hint)
-        # With slots, the dataclass is another class than the one that `super` without arguments would name.
-        _OfPaths.check(self, ledger)
+    option: ClassVar[str] = "--without-sidecar"
 
     def run(self, ledger: Ledger, _service: Searches, now: float) -> str:
         """See `OperatorRequest`."""
