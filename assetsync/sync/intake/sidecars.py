@@ -19,7 +19,7 @@ from assetsync.config.document.metadata import CUSTOM_FIELD, FieldNames
 from assetsync.core import metadata
 from assetsync.core.kinds import guess_kind
 from assetsync.core.mapping import Mappings, Plan
-from assetsync.core.metadata import NOTHING, XMP_ENDINGS, FieldMistake, Sendable, is_xmp_name, xmp_names
+from assetsync.core.metadata import NOTHING, XMP_ENDINGS, FieldMistake, Sendable, is_xmp_name, own_sidecars, xmp_names
 from assetsync.core.names import printable
 from assetsync.core.sent_texts import UNKNOWN, Texts
 from assetsync.core.settled import is_settled
@@ -178,14 +178,14 @@ class Sidecars:
         self._cached_folder = lru_cache(maxsize=_MOST_CACHED)(self._read_folder)
 
     def metadata_of(
-        self, path: bytes, mapping: Mapping, kind: str | None = None, *, is_alone: bool = False, with_xmp: bool = True
+        self, path: bytes, mapping: Mapping, kind: str | None = None, *, with_xmp: bool = True
     ) -> FileMetadata:
         """Merge all levels for the file at `path`. Raise SidecarError for the first level that cannot be used.
 
         The fields are named for `kind`, else for the kind that the file is expected to become.
-        `is_alone`: the file was just seen to have no sidecar of its own. `with_xmp`: whether its XMP file counts.
+        `with_xmp`: whether its XMP file counts.
         """
-        return self._merge(path, self._levels(path, mapping, is_alone=is_alone, with_xmp=with_xmp), mapping, kind)
+        return self._merge(path, self._levels(path, mapping, with_xmp=with_xmp), mapping, kind)
 
     def no_metadata(self, path: bytes, mapping: Mapping) -> FileMetadata:
         """Return what is sent with a file without metadata: the options of its mapping alone."""
@@ -274,9 +274,9 @@ class Sidecars:
 
     def _xmp_path(self, path: bytes) -> bytes | None:
         folder, _, name = path.rpartition(b"/")
-        return self._tree.first_of(folder, xmp_names(name, self._recorded.xmp_endings()))
+        return next(iter(self._tree.existing(folder, xmp_names(name, self._recorded.xmp_endings()))), None)
 
-    def _levels(self, path: bytes, mapping: Mapping, *, is_alone: bool = False, with_xmp: bool = True) -> _Levels:
+    def _levels(self, path: bytes, mapping: Mapping, *, with_xmp: bool = True) -> _Levels:
         levels = [MetadataLevel(metadata.expand(mapping.metadata, path), None)]
         together = 0
         folders_written = 0.0
@@ -293,14 +293,16 @@ class Sidecars:
                     folders_written = max(folders_written, written)
         own: list[MetadataLevel] = []
         own_is_empty = False
-        if not is_alone:
-            if mapping.xmp and with_xmp and (described := self._xmp_of(path, mapping)) is not None:
-                own.append(described)
-            if mapping.sidecars:
-                sidecar = metadata.sidecar_for(path)
-                level, size = self.read(sidecar, mapping.upload)
-                own_is_empty = level is not None and not size and not own
-                own += [MetadataLevel(level, sidecar)] if level is not None else []
+        folder, _, name = path.rpartition(b"/")
+        there = self._tree.existing(folder, own_sidecars(name, mapping, self._recorded.xmp_endings()))
+        xmp = next(filter(is_xmp_name, there), None) if with_xmp else None
+        if xmp is not None and (described := self._described_by(xmp, path, mapping)) is not None:
+            own.append(described)
+        sidecar = metadata.sidecar_for(path)
+        if sidecar in there:
+            level, size = self.read(sidecar, mapping.upload)
+            own_is_empty = level is not None and not size and not own
+            own += [MetadataLevel(level, sidecar)] if level is not None else []
         paths = tuple(level.sidecar for level in own if level.sidecar is not None)
         return _Levels([*levels, *own], paths, own_is_empty, folders_written)
 
@@ -334,11 +336,8 @@ class Sidecars:
             sent=sent,
         )
 
-    def _xmp_of(self, path: bytes, mapping: Mapping) -> MetadataLevel | None:
-        """Return what the XMP file of a file gives; None if there is none for this file. Raise SidecarError."""
-        found = self._xmp_path(path)
-        if found is None:
-            return None
+    def _described_by(self, found: bytes, path: bytes, mapping: Mapping) -> MetadataLevel | None:
+        """Return what an XMP file gives for the file at `path`; None if it is for others. Raise SidecarError."""
         xmp = self._read_xmp(found, mapping)
         if xmp is None or (metadata.described_by_xmp(found) != path and not xmp.is_for(path)):
             return None
