@@ -94,18 +94,12 @@ class AwaitedPaths:
         """Return whether the folder at `path` can be listed to its end, and its files be examined."""
         self._tick()
         try:
-            fd = self._tree.open_folder(path)
-        except (OSError, FileUnreadable, RootMissing):
-            return False
-        try:
-            with os.scandir(fd) as entries:
+            with self._tree.listed(path) as (fd, entries):
                 for _entry in entries:
                     pass
-            return os.access(b".", os.X_OK, dir_fd=fd, effective_ids=True)
-        except OSError:
+                return os.access(b".", os.X_OK, dir_fd=fd, effective_ids=True)
+        except (OSError, FileUnreadable, RootMissing):
             return False
-        finally:
-            os.close(fd)
 
 
 class UnreadableFiles:

@@ -6,7 +6,6 @@ as gone and all files of that tree would be sent. The tree of another site would
 A missing root pulls a brake of its own.
 """
 
-import os
 from typing import NamedTuple
 
 from assetsync.core.mapping import Plan
@@ -225,16 +224,10 @@ class RootIdentity:
         An empty folder is more likely a mount point without its disk. `sync.brakes` judges the files missing there.
         """
         try:
-            fd = self._tree.open_folder(mapping.path)
+            with self._tree.listed(mapping.path) as (fd, entries):
+                return file_system(fd) if next(entries, None) is not None else None
         except (OSError, FileUnreadable, RootMissing):
             return None
-        try:
-            with os.scandir(fd) as entries:
-                return file_system(fd) if next(entries, None) is not None else None
-        except OSError:
-            return None
-        finally:
-            os.close(fd)
 
     def _here(self) -> str:
         return self._tree.root.decode("utf-8", "backslashreplace")

@@ -14,7 +14,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
 
@@ -265,6 +265,16 @@ class Tree:
             return open_unmarked(name, LISTABLE, parent)
         finally:
             os.close(parent)
+
+    @contextmanager
+    def listed(self, path: bytes) -> Iterator[tuple[int, Iterator["os.DirEntry[str]"]]]:
+        """Open the folder at `path` as `open_folder` does, and yield its descriptor and its entries. Raise OSError."""
+        fd = self.open_folder(path)
+        try:
+            with os.scandir(fd) as entries:
+                yield fd, entries
+        finally:
+            os.close(fd)
 
     def _open_root(self, mode: int) -> int:
         # The root may be reached through links: the administrator configures this path, not the users of the tree.

@@ -5,7 +5,6 @@ first. The file stays
 open, so that the file which is sent is the file on which was decided.
 """
 
-import os
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -78,17 +77,13 @@ def facts_of(row: FileRow, mappings: Mappings, rules: Rules, now: float) -> Fact
 def absent_at(tree: Tree, folder: bytes) -> Absent:
     """Return what a missing file of a mapped folder means: FOLDER if the folder is empty or unreadable, else FILE."""
     try:
-        fd = tree.open_folder(folder)
-    except (OSError, RootMissing):
-        return Absent.FOLDER
-    try:
-        with os.scandir(fd) as entries:
+        with tree.listed(folder) as (_fd, entries):
             return Absent.FOLDER if next(entries, None) is None else Absent.FILE
     except OSError as error:
         expect_resources(error)
-        raise
-    finally:
-        os.close(fd)
+        return Absent.FOLDER
+    except RootMissing:
+        return Absent.FOLDER
 
 
 class SidecarStates:
