@@ -58,12 +58,11 @@ class FileMetadata:
     language: str
     options: UploadOptions
     digest: str
-    has_own: bool
+    own: tuple[bytes, ...] = ()
     own_is_empty: bool = False
     folders_written: float = 0.0
     texts: Texts = UNKNOWN
     depends_on_kind: bool = False
-    own: tuple[bytes, ...] = ()
     kind: str = "other"
     sent: Sendable = NOTHING
 
@@ -102,10 +101,10 @@ class MetadataLevel(NamedTuple):
 class _Levels(NamedTuple):
     """All levels of a file, the most general first, and what `FileMetadata` tells of its sidecars."""
 
-    levels: list[MetadataLevel]
-    own: tuple[bytes, ...]
-    own_is_empty: bool
-    folders_written: float
+    levels: tuple[MetadataLevel, ...] = ()
+    own: tuple[bytes, ...] = ()
+    own_is_empty: bool = False
+    folders_written: float = 0.0
 
 
 class _FolderSidecar(NamedTuple):
@@ -189,7 +188,7 @@ class Sidecars:
 
     def no_metadata(self, path: bytes, mapping: Mapping) -> FileMetadata:
         """Return what is sent with a file without metadata: the options of its mapping alone."""
-        return self._merge(path, _Levels([], (), own_is_empty=False, folders_written=0.0), mapping)
+        return self._merge(path, _Levels(), mapping)
 
     def metadata_and_origins(
         self, path: bytes, mapping: Mapping, kind: str | None = None
@@ -255,10 +254,7 @@ class Sidecars:
 
     def _merge(self, path: bytes, found: _Levels, mapping: Mapping, kind: str | None = None) -> FileMetadata:
         named = kind if kind in self._names.by_kind else self._kind_of(path)
-        levels = tuple(level.metadata for level in found.levels)
-        merged = self._cached(
-            levels, named, mapping.upload, found.own, found.own_is_empty, folders_written=found.folders_written
-        )
+        merged = self._cached(found, named, mapping.upload)
         if merged.fields:
             metadata.check_together(merged.fields, printable(path))
         return merged
@@ -304,19 +300,10 @@ class Sidecars:
             own_is_empty = level is not None and not size and not own
             own += [MetadataLevel(level, sidecar)] if level is not None else []
         paths = tuple(level.sidecar for level in own if level.sidecar is not None)
-        return _Levels([*levels, *own], paths, own_is_empty, folders_written)
+        return _Levels((*levels, *own), paths, own_is_empty, folders_written)
 
-    def _merged(
-        self,
-        levels: tuple[Metadata, ...],
-        kind: str,
-        allowed: UploadOptions,
-        own: tuple[bytes, ...],
-        own_is_empty: bool,
-        *,
-        folders_written: float,
-    ) -> FileMetadata:
-        merged = metadata.merge(levels)
+    def _merged(self, found: _Levels, kind: str, allowed: UploadOptions) -> FileMetadata:
+        merged = metadata.merge([level.metadata for level in found.levels])
         fields_of = {
             each: metadata.form_fields(merged, each, self._names.by_kind, self._names.custom)
             for each in self._names.by_kind
@@ -331,7 +318,9 @@ class Sidecars:
         # Which kinds have a field that is not known here is known only once the file is sent.
         depends_on_kind = sent.mistake is not None or any(other.fields != sent.fields for other in sent_as.values())
         return FileMetadata(
-            *(fields, language, options, digest, bool(own), own_is_empty, folders_written, texts, depends_on_kind, own),
+            *(fields, language, options, digest, found.own, found.own_is_empty, found.folders_written),
+            texts=texts,
+            depends_on_kind=depends_on_kind,
             kind=kind,
             sent=sent,
         )
