@@ -17,9 +17,6 @@ from assetsync.model import Body, SentExtent, UploadRequest
 Credential = Literal["api_key", "sessiontoken"]
 """Where the key is sent: in a form field, or in the URL parameter for file-only clients (interface section 4.3)."""
 
-SLICE = 256 * 1024
-"""Bytes of a large piece per write: after each partial write the transport copies the rest of the piece again."""
-
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,70}")
 # `"` must be sent as %22, because `\"` makes the upload fail (observed). A backslash at the end of a name would form
 # `\"` with the closing quote. The service takes the text before a slash for a folder.
@@ -158,7 +155,7 @@ class Sending:
                 piece += self._framed.tail
             # Set before the piece is yielded, because a failed write may have sent any part of the piece.
             self.left = SentExtent.PART
-            yield from _sliced(piece)
+            yield piece
             if complete:
                 # Reached only when the transport asks for the next piece, so it has written the last piece.
                 self.left = SentExtent.ALL
@@ -183,12 +180,3 @@ class Sending:
             word = "more" if self._taken > size else "fewer"
             raise FileChanged(f"the file holds {word} bytes than the {size} that were promised")
         return chunk
-
-
-def _sliced(piece: bytes) -> Iterator[bytes]:
-    if len(piece) <= 2 * SLICE:
-        yield piece
-        return
-    view = memoryview(piece)
-    for start in range(0, len(view), SLICE):
-        yield bytes(view[start : start + SLICE])
