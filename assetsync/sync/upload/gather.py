@@ -1,8 +1,7 @@
 """Gather the facts on a file that `decide` asks for: from the ledger, the tree, its sidecars and its folder's listing.
 
 Nothing is written, except what a listing of the folder records, and which file of an ending or with a new field goes
-first. The file stays
-open, so that the file which is sent is the file on which was decided.
+first. The file stays open, so that the file which is sent is the file on which was decided.
 """
 
 from collections.abc import Callable
