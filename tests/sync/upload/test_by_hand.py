@@ -147,6 +147,17 @@ def test_lost_upload_keeps_duration_and_answer(world, said, took, answered):
     assert (attempt.took, attempt.answered) == (took, answered)
 
 
+def test_asked_wait_holds_the_folder(world):
+    """It makes no difference whether the command holds the ledger or leaves the result to its holder."""
+    world.write("a")
+    sent = Sent(FAILED._replace(retry_after=60.0), SentExtent.ALL, 7, "M")
+    with running(world):
+        hand = asked(world, "a")
+        began(world, hand)
+        carry(world, "uploaded", json.loads(json.dumps(outcome_of("one", sent))))
+    assert [*world.ledger.reports.holds(world.clock.now())] == [hand.intent.destfolderid]
+
+
 @pytest.fixture
 def lost(world):
     """An upload by hand that is known to be lost."""
