@@ -19,7 +19,7 @@ from assetsync.ledger.file.facts import OUTLINE
 from assetsync.ledger.ledger import Ledger
 from assetsync.model import Clock, Meter, Service
 from assetsync.parts import claim_of, make_plan, make_rules, make_tree
-from assetsync.sync.awaited import AwaitedPaths, UnreadableFiles
+from assetsync.sync.awaited import AwaitedPaths
 from assetsync.sync.brakes import Brakes, Limits
 from assetsync.sync.context import Context, Heartbeat, NullMeter
 from assetsync.sync.doubts.resolver import Resolver
@@ -95,11 +95,7 @@ class Site:
     runtime_state: RuntimeState
     rescan: Rescan
     sidecars: Sidecars = field(repr=False)
-    unreadable_files: UnreadableFiles = field(init=False, repr=False)
     _waited: bool = field(default=False, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self.unreadable_files = UnreadableFiles(self.context, self._may_send)
 
     def begin(self) -> None:
         """Recover what the last process left unfinished; may be repeated if the ledger failed."""
@@ -156,6 +152,11 @@ class Site:
         if self._waited:
             self.try_again(only_due=True)
         return is_tried or waited
+
+    def retry_opened(self) -> None:
+        """Retry files that could not be opened and can be now, while files can be sent."""
+        if self._may_send():
+            self.rescan.awaited.retry_opened()
 
     def count_pauses(self) -> bool:
         """Count the pauses by a person down; return whether any has ended."""
@@ -219,7 +220,7 @@ def build(
     new_fields = NewFields(
         ledger, clock, config.service, kinds, config.service.meta_fields, is_leased=upload_queue.is_leased
     )
-    sidecar_cache = SidecarCache(clock, context.heartbeat.tick)
+    sidecar_cache = SidecarCache(context.heartbeat.tick)
     met = partial(note_sidecar, context, plan, sidecar_cache)
     field_names = config.service.field_names
     sidecars = Sidecars(

@@ -283,7 +283,7 @@ def _read_sidecars(
             report.describes = path.removesuffix(SUFFIX)
             missing = "" if tree.lstat(report.describes) is not None else ", which is not there: it is not read"
             report.lines.append(f"describes: {printable(report.describes)}{missing}")
-        own, _size = sidecars.read(path, mapping)
+        own, _size = sidecars.read(path, mapping.upload)
         if own is not None:
             report.sets = [key for key, value in asdict(own).items() if value not in (None, ())]
             report.lines.append(f"metadata: {', '.join(report.sets) or 'none'}")

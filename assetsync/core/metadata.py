@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
-from functools import lru_cache
 from itertools import product
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -93,16 +92,7 @@ def sidecar_for(path: bytes) -> bytes:
 
 def folder_sidecars(path: bytes) -> tuple[bytes, ...]:
     """Return the paths of the folder sidecars that apply to the file at `path`, from the root down."""
-    return _sidecars_down_to(path.rpartition(b"/")[0])
-
-
-@lru_cache(maxsize=64)
-def _sidecars_down_to(folder: bytes) -> tuple[bytes, ...]:
-    """Return the paths of the folder sidecars from the root down to `folder`.
-
-    They are cached because the files of a folder come one after the other.
-    """
-    folders = folder.split(b"/") if folder else []
+    *folders, _name = path.split(b"/")
     return tuple(b"/".join((*folders[:depth], FOLDER_SIDECAR)) for depth in range(len(folders) + 1))
 
 
@@ -170,8 +160,6 @@ def expand(metadata: Metadata, path: bytes) -> Metadata:
     `,`, so that each becomes a keyword); `stem` is the file's name without its ending. Only for the level of a mapping,
     before `merge`: braces in a sidecar stay braces.
     """
-    if not _has_braces(metadata):
-        return metadata
     *folders, name = (shown_text(part) for part in path.split(b"/"))
     stem = name.rpartition(".")[0] or name
     parts = {"dir": folders[-1] if folders else "", "dirs": "/".join(folders), "stem": stem}
@@ -191,14 +179,6 @@ def expand(metadata: Metadata, path: bytes) -> Metadata:
         meta=tuple((name, _fill(value, parts)) for name, value in metadata.meta),
         custom=tuple((name, _fill(value, parts)) for name, value in metadata.custom),
     )
-
-
-@lru_cache(maxsize=64)
-def _has_braces(metadata: Metadata) -> bool:
-    keywords = metadata.keywords if isinstance(metadata.keywords, tuple) else (metadata.keywords,)
-    named = (value for _, value in (*metadata.meta, *metadata.custom))
-    texts = (metadata.description, metadata.location, *keywords, *named)
-    return any("{" in text or "}" in text for text in texts if text)
 
 
 def _fill(text: str, parts: Mapping[str, str]) -> str:

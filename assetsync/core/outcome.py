@@ -14,7 +14,6 @@ from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 from xml.etree.ElementTree import Element, ParseError
-from xml.etree.ElementTree import fromstring as parse
 
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
@@ -390,10 +389,14 @@ def _read_xml(reply: Reply) -> dict[str, str]:
     body = reply.body.strip()  # bodies have blank lines around them (observed)
     if not body:
         raise _Unreadable("empty_answer", "the answer was empty")
+    no_xml = _Unreadable("unreadable_answer", f"the answer was {_kind(reply)}, not the service's XML")
+    if b"xmlns" in body.replace(b"\0", b""):
+        # The parser keeps the whole namespace with each name: an answer of 1 MB could fill the memory.
+        raise no_xml
     try:
-        root: Element = _parsed(body)
+        root: Element = fromstring(body, forbid_dtd=True)
     except (ParseError, DefusedXmlException, ValueError, LookupError) as exc:
-        raise _Unreadable("unreadable_answer", f"the answer was {_kind(reply)}, not the service's XML") from exc
+        raise no_xml from exc
     fields: dict[str, str] = {}
     for child in root:
         name = child.tag.lower()
@@ -406,22 +409,6 @@ def _read_xml(reply: Reply) -> dict[str, str]:
     if not fields.get("responsecode"):
         raise _Unreadable("no_code", f"the answer was {_kind(reply)} without a result code")
     return fields
-
-
-def _parsed(body: bytes) -> Element:
-    """Parse XML without entities and namespaces.
-
-    Raise DefusedXmlException or ValueError if the XML may declare any. XML without a DOCTYPE declares no entities. The
-    letters of DOCTYPE are the same bytes in every encoding that the parser accepts, except in the two-byte encodings,
-    where each letter contains a zero byte. The parser that refuses entities is written in Python and costs as much as
-    all other work on an answer, so it runs only if needed.
-    """
-    if b"xmlns" in body.replace(b"\0", b""):
-        # The parser keeps the whole namespace with each name: an answer of 1 MB could fill the memory.
-        raise ValueError("no answer of the service has a namespace")
-    if b"<!DOCTYPE" in body or b"\0" in body:
-        return fromstring(body, forbid_dtd=True)
-    return parse(body)  # noqa: S314 - see above
 
 
 def _kind(reply: Reply) -> str:

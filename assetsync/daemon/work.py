@@ -143,7 +143,7 @@ class Work:
         heard = self._scan_bell.heard()
         if self._clock.steady() >= self._next_awaited:
             self._next_awaited = self._clock.steady() + _POLL
-            self._site.unreadable_files.retry_opened()
+            self._site.retry_opened()
             if (found := self._site.rescan.awaited.found()) is not None:
                 self.want_scan(found)
         if not self._scan_wanted.is_set() and self._clock.steady() < self._next_scan:

@@ -6,7 +6,7 @@
 import codecs
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import cast
 
 from assetsync.errors import BadAnswer
@@ -95,19 +95,6 @@ class SlidingText:
                 raise BadAnswer(f"the search answer has a value longer than {limit} characters, or is no JSON")
             if not self._grow(double=True):
                 raise self._unfinished()
-
-    def rows(self) -> Iterator[object]:
-        """Take the rows that are complete in the window, each with the comma after it: the fast path for many rows."""
-        window, at, after = self._window, self._at, len(self._window) - 1
-        while True:
-            try:
-                row, end = _scan(window, at)
-            except (ValueError, RecursionError):
-                return
-            if end >= after or window[end] != ",":
-                return
-            self._at = at = end + 1
-            yield row
 
     def rest(self, limit: int) -> str:
         """Take the rest of the text; raises BadAnswer if it is longer than `limit` characters."""

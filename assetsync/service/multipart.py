@@ -7,7 +7,6 @@ come from the interface (section 4.3). The framing is strict because each of the
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Literal, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -17,12 +16,6 @@ from assetsync.model import Body, SentExtent, UploadRequest
 
 Credential = Literal["api_key", "sessiontoken"]
 """Where the key is sent: in a form field, or in the URL parameter for file-only clients (interface section 4.3)."""
-
-SLICE = 256 * 1024
-"""Bytes of a large piece per write: after each partial write the transport copies the rest of the piece again."""
-
-_KEPT = 32
-"""Cached forms without the parts that differ by file: enough for a few folders."""
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,70}")
 # `"` must be sent as %22, because `\"` makes the upload fail (observed). A backslash at the end of a name would form
@@ -56,26 +49,22 @@ def frame(request: UploadRequest, api_key: str, size: int, *, credential: Creden
     """
     if not _TOKEN.fullmatch(request.boundary):
         raise UsageError("a boundary of this form cannot be sent", hint="use 1 to 70 letters, digits, - and _")
-    query, names, parts = _constant(request._replace(filename="", boundary=""), api_key, credential)
+    in_url, fields = parameters(request, api_key, credential=credential)
     delimiter = f"--{request.boundary}".encode("ascii")
-    if name := next((name for name, part in zip(names, parts, strict=True) if delimiter in part), None):
-        raise UsageError(f"the value of {name} contains the form's boundary", hint="send it with another boundary")
+    parts = []
+    for name, value in fields:
+        part = _field(name, value)
+        if delimiter in part:
+            raise UsageError(f"the value of {name} contains the form's boundary", hint="send it with another boundary")
+        parts.append(part)
     filename = sent_filename(request.filename).encode()
     if not filename or delimiter in filename:
         raise UsageError("a file of this name cannot be sent", hint="rename it")
     file_header = b'\r\nContent-Disposition: form-data; name="filedata"; filename="%b"' % filename
     file_header += b"\r\nContent-Type: application/octet-stream\r\n\r\n"
     head = delimiter + delimiter.join((*parts, file_header))
-    return Framed(head, closing(request.boundary), f"multipart/form-data; boundary={request.boundary}", size, query)
-
-
-@lru_cache(maxsize=_KEPT)
-def _constant(
-    request: UploadRequest, api_key: str, credential: Credential
-) -> tuple[str, tuple[str, ...], tuple[bytes, ...]]:
-    """Return the parts that many files of a folder share: the URL's query, and names and bytes of the fields."""
-    in_url, fields = parameters(request, api_key, credential=credential)
-    return urlencode(in_url), tuple(name for name, _ in fields), tuple(_field(name, value) for name, value in fields)
+    content_type = f"multipart/form-data; boundary={request.boundary}"
+    return Framed(head, closing(request.boundary), content_type, size, urlencode(in_url))
 
 
 def parameters(
@@ -166,7 +155,7 @@ class Sending:
                 piece += self._framed.tail
             # Set before the piece is yielded, because a failed write may have sent any part of the piece.
             self.left = SentExtent.PART
-            yield from _sliced(piece)
+            yield piece
             if complete:
                 # Reached only when the transport asks for the next piece, so it has written the last piece.
                 self.left = SentExtent.ALL
@@ -191,12 +180,3 @@ class Sending:
             word = "more" if self._taken > size else "fewer"
             raise FileChanged(f"the file holds {word} bytes than the {size} that were promised")
         return chunk
-
-
-def _sliced(piece: bytes) -> Iterator[bytes]:
-    if len(piece) <= 2 * SLICE:
-        yield piece
-        return
-    view = memoryview(piece)
-    for start in range(0, len(view), SLICE):
-        yield bytes(view[start : start + SLICE])

@@ -74,12 +74,13 @@ class Stream(httpcore.NetworkStream):
 
     def _send(self, buffer: bytes, timeout: float | None) -> None:
         head, self._head = self._head, b""
-        view = memoryview(head + buffer)
-        while view:
+        view = memoryview(buffer)
+        while head or view:
+            room = max(0, _SLICE - len(head))
             self._backend.alive()
             self._wait_for_room(timeout)
-            self._under.write(cast("bytes", view[:_SLICE]), timeout)
-            view = view[_SLICE:]
+            self._under.write(head + view[:room], timeout)
+            head, view = b"", view[room:]
 
     def _wait_for_room(self, timeout: float | None) -> None:
         until = None if timeout is None else time.monotonic() + timeout

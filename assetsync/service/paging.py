@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from assetsync.errors import BadAnswer, UsageError
 from assetsync.model import Asset, SearchRequest
+from assetsync.service.errors import text_of
 
 Search = Callable[[SearchRequest], AbstractContextManager[Iterator[Asset]]]
 
@@ -215,6 +216,5 @@ class _Page:
 
 def _total(asset: Asset) -> int:
     """Return the number of assets that a row states for its search; 0 if it states none."""
-    stated = asset.columns.get("totalassetscount")
-    text = str(int(stated)) if isinstance(stated, float) and stated.is_integer() else str(stated).strip()
+    text = text_of(asset.columns.get("totalassetscount"))
     return int(text) if text.isascii() and text.isdigit() else 0

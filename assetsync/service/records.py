@@ -351,7 +351,6 @@ class RecordStream:
             text.take("]")
             return
         while True:
-            yield from text.rows()
             yield text.value(is_row=True)
             if text.peek() != ",":
                 break

@@ -5,7 +5,6 @@ concludes nothing: only the scan lifts a brake or ends a report. When to look is
 """
 
 import os
-from collections.abc import Callable
 from itertools import chain
 
 from assetsync.core.mapping import Plan
@@ -20,14 +19,15 @@ _REASON = "unreadable"
 
 
 class AwaitedPaths:
-    """The paths that the last finished scan missed or could not read; used by the thread that scans.
+    """What the last finished scan missed or could not read, and blocked files; used by the thread that scans.
 
     `unexamined` are those that another thread could not examine. The paths that a scan has covered are removed from it.
     """
 
     def __init__(self, context: Context, plan: Plan, unexamined: set[bytes]) -> None:
         self._tree = context.tree
-        self._versions = context.ledger.versions
+        self._ledger = context.ledger
+        self._clock = context.clock
         self._tick = context.heartbeat.tick
         self._plan = plan
         self._files: list[bytes] = []
@@ -37,6 +37,8 @@ class AwaitedPaths:
         self._unexamined = unexamined
         # Those that a scan covers which has begun; they count until one has finished.
         self._covered: list[bytes] = []
+        # The files that are blocked as unreadable and could not be opened at the last look.
+        self._shut: set[bytes] = set()
 
     def scan_begins(self) -> None:
         """Note that a scan begins, which covers what was unexamined before it."""
@@ -80,7 +82,7 @@ class AwaitedPaths:
             found = self._tree.lstat(replaced.path)
         except (FileUnreadable, RootMissing):
             return False
-        return found is None or not self._versions.still_differs(replaced.id, found)
+        return found is None or not self._ledger.versions.still_differs(replaced.id, found)
 
     def _is_readable(self, path: bytes) -> bool:
         """Return whether a scan could read the file or folder at `path`, or would find that it is gone."""
@@ -94,39 +96,19 @@ class AwaitedPaths:
         """Return whether the folder at `path` can be listed to its end, and its files be examined."""
         self._tick()
         try:
-            fd = self._tree.open_folder(path)
-        except (OSError, FileUnreadable, RootMissing):
-            return False
-        try:
-            with os.scandir(fd) as entries:
+            with self._tree.listed(path) as (fd, entries):
                 for _entry in entries:
                     pass
-            return os.access(b".", os.X_OK, dir_fd=fd, effective_ids=True)
-        except OSError:
+                return os.access(b".", os.X_OK, dir_fd=fd, effective_ids=True)
+        except (OSError, FileUnreadable, RootMissing):
             return False
-        finally:
-            os.close(fd)
-
-
-class UnreadableFiles:
-    """The files that are blocked because they could not be read; used by the thread that scans."""
-
-    def __init__(self, context: Context, may_send: Callable[[], bool]) -> None:
-        self._ledger = context.ledger
-        self._tree = context.tree
-        self._tick = context.heartbeat.tick
-        self._clock = context.clock
-        self._may_send = may_send
-        self._shut: set[bytes] = set()
 
     def retry_opened(self) -> None:
-        """Retry all of them if one can be opened that could not be opened at the last look.
+        """Retry all files that are blocked as unreadable, once one can be opened that could not be at the last look.
 
         A file that can be opened, and fails while it is read, is left to the retries of the scans. Raise LedgerError
         and OutOfResources.
         """
-        if not self._may_send():
-            return
         paths = self._ledger.queue.blocked_paths(_REASON, _MOST)
         shut = {path for path in paths if not self._opens(path)}
         if not self._shut.isdisjoint(set(paths) - shut):

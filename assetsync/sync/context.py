@@ -132,6 +132,10 @@ class Context:
         """Return the names under which a release may have sent the file at a path, the present one first."""
         return sent_names(path.rpartition(b"/")[2], self.longest_name)
 
+    def must_stop(self) -> bool:
+        """Give a sign of life during long work on the disk, and return whether the work must stop."""
+        return self.heartbeat.tick() or self.clock.wait(0)
+
     def token(self) -> str:
         """Return a boundary that no file holds by accident; unquoted, for a quoted one hangs the service (observed)."""
         return f"assetsync{self.chance.getrandbits(128):032x}"

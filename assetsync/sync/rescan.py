@@ -190,7 +190,7 @@ class Rescan:
 
         def stop() -> bool:
             seen(report.files)
-            return self.context.heartbeat.tick() or self.context.clock.wait(0)
+            return self.context.must_stop()
 
         def look(known_folders: KnownFolders | None) -> Iterator[Seen]:
             return scan(

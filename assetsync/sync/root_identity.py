@@ -6,7 +6,6 @@ as gone and all files of that tree would be sent. The tree of another site would
 A missing root pulls a brake of its own.
 """
 
-import os
 from typing import NamedTuple
 
 from assetsync.core.mapping import Plan
@@ -200,7 +199,7 @@ class RootIdentity:
                 continue
             try:
                 with self._tree.open(row.path) as file:
-                    content = digest(file, found, stop=self._stop)
+                    content = digest(file, found, stop=self._context.must_stop)
             except ReadStopped:
                 return None
             except (FileChanged, FileUnreadable, NotRegular, RootMissing):
@@ -219,25 +218,16 @@ class RootIdentity:
             return None
         return found if found is not None and _is_alike(row, found) else None
 
-    def _stop(self) -> bool:
-        return self._context.heartbeat.tick() or self._context.clock.wait(0)
-
     def _file_system(self, mapping: Mapping) -> str | None:
         """Return the file system of a mapped folder, None if the folder is empty or cannot be read.
 
         An empty folder is more likely a mount point without its disk. `sync.brakes` judges the files missing there.
         """
         try:
-            fd = self._tree.open_folder(mapping.path)
+            with self._tree.listed(mapping.path) as (fd, entries):
+                return file_system(fd) if next(entries, None) is not None else None
         except (OSError, FileUnreadable, RootMissing):
             return None
-        try:
-            with os.scandir(fd) as entries:
-                return file_system(fd) if next(entries, None) is not None else None
-        except OSError:
-            return None
-        finally:
-            os.close(fd)
 
     def _here(self) -> str:
         return self._tree.root.decode("utf-8", "backslashreplace")

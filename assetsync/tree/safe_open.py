@@ -14,7 +14,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
 
@@ -79,16 +79,14 @@ def open_unmarked(name: bytes, flags: int, dir_fd: int | None = None) -> int:
 class OpenFile:
     """One regular file, open for reading; `stat` holds its facts at the time of opening.
 
-    `is_alone` is True if `Tree.open` looked for sidecars of the file and found none. Every read names its
-    own offset, so that several passes over one descriptor do not disturb each other.
+    Every read names its own offset, so that several passes over one descriptor do not disturb each other.
     """
 
-    __slots__ = ("_fd", "is_alone", "path", "stat")
+    __slots__ = ("_fd", "path", "stat")
 
-    def __init__(self, path: bytes, fd: int, status: FileStat, *, is_alone: bool = False) -> None:
+    def __init__(self, path: bytes, fd: int, status: FileStat) -> None:
         self.path = path
         self.stat = status
-        self.is_alone = is_alone
         self._fd = fd
 
     def restat(self) -> FileStat:
@@ -156,22 +154,19 @@ class Tree:
         except OSError:
             return False
 
-    def open(self, path: bytes, *, beside: Sequence[bytes] = ()) -> OpenFile:
-        """Open the regular file at `path`; look for sidecars, which would have the names `beside`, too.
+    def open(self, path: bytes) -> OpenFile:
+        """Open the regular file at `path`.
 
-        The combined look saves a second walk to the folder. It is skipped if links are followed, because a link may
-        lead to a file in another folder. Raise FileUnreadable (`vanished` if nothing exists at `path`), NotRegular
-        (also for a link that leads out of the root or must not be followed), RootMissing.
+        Raise FileUnreadable (`vanished` if nothing exists at `path`), NotRegular (also for a link that leads out of the
+        root or must not be followed), RootMissing.
         """
-        fd, is_alone = -1, False
+        fd = -1
         try:
             parent, name = self._reach(path)
             try:
                 # Check the kind before opening: opening a pipe wakes its writer, and opening a device may move it.
                 _expect_regular(path, os.stat(name, dir_fd=parent, follow_symlinks=False))
                 fd = open_unmarked(name, READABLE, parent)
-                if beside and not self.follow_symlinks:
-                    is_alone = all(_is_absent(parent, other) for other in beside)
             finally:
                 os.close(parent)
             status = os.fstat(fd)
@@ -182,7 +177,7 @@ class Tree:
             if isinstance(exc, OSError):
                 raise _translated(path, exc) from exc
             raise
-        return OpenFile(path, fd, facts(status), is_alone=is_alone)
+        return OpenFile(path, fd, facts(status))
 
     def lstat(self, path: bytes) -> FileStat | None:
         """Return the facts of the regular file at `path`, or None if no regular file exists there.
@@ -219,24 +214,23 @@ class Tree:
             return False
         return False
 
-    def first_of(self, folder: bytes, names: Sequence[bytes]) -> bytes | None:
-        """Return the path of the first of these names for which there is an entry in a folder, None without one.
+    def existing(self, folder: bytes, names: Sequence[bytes]) -> list[bytes]:
+        """Return the paths of those of these names, in their order, for which there is an entry in a folder.
 
         An entry that cannot be examined counts as being there. Raise RootMissing.
         """
         paths = [folder + b"/" + name for name in names] if folder else list(names)
-        if self.follow_symlinks:
+        if self.follow_symlinks or not paths:
             # A link may lead to another folder, so that each path is a walk of its own.
-            return next((path for path in paths if not self.is_absent(path)), None)
+            return [path for path in paths if not self.is_absent(path)]
         try:
             parent, _name = self._reach(paths[0])
         except OSError as exc:
-            return None if exc.errno in ABSENT else paths[0]
+            return [] if exc.errno in ABSENT else paths
         except FileUnreadable:
-            return paths[0]
+            return paths
         try:
-            found = (path for path, name in zip(paths, names, strict=True) if not _is_absent(parent, name))
-            return next(found, None)
+            return [path for path, name in zip(paths, names, strict=True) if not _is_absent(parent, name)]
         finally:
             os.close(parent)
 
@@ -271,6 +265,16 @@ class Tree:
             return open_unmarked(name, LISTABLE, parent)
         finally:
             os.close(parent)
+
+    @contextmanager
+    def listed(self, path: bytes) -> Iterator[tuple[int, Iterator["os.DirEntry[str]"]]]:
+        """Open the folder at `path` as `open_folder` does, and yield its descriptor and its entries. Raise OSError."""
+        fd = self.open_folder(path)
+        try:
+            with os.scandir(fd) as entries:
+                yield fd, entries
+        finally:
+            os.close(fd)
 
     def _open_root(self, mode: int) -> int:
         # The root may be reached through links: the administrator configures this path, not the users of the tree.

@@ -15,6 +15,7 @@ from assetsync.errors import ServiceError, UsageError
 from assetsync.ledger.file.database import hold_by_hand
 from assetsync.ledger.queue import Intent
 from assetsync.model import Sent, UploadRequest
+from assetsync.sync.requests.upload import EndUpload
 from assetsync.sync.upload import by_hand
 from assetsync.tree.body import FileBody, digest
 from assetsync.tree.safe_open import OpenFile
@@ -100,7 +101,9 @@ class Hand:
     def end(self) -> bool:
         if self._request is None or self._sent is None:
             return False
-        sim, said = self._sim, by_hand.outcome_of(self._request.boundary, self._sent)
+        sim, sent = self._sim, self._sent
+        ended = EndUpload(self._request.boundary, sent.outcome, sent.left, sent.bytes_sent, sent.md5, sent.took)
+        said = ended.argument()
         sim.guarded(lambda: sim.site.context.ledger.add_request("uploaded", said, sim.clock.now()), "outcome by hand")
         self.kill()
         return True

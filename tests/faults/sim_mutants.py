@@ -39,7 +39,7 @@ from assetsync.sync.readback.verifier import Verifier
 from assetsync.sync.upload import by_hand
 from assetsync.sync.upload import decide as decision
 from assetsync.sync.upload.dedupe import Dedupe
-from assetsync.sync.upload.facts import FieldShown, NothingEqual
+from assetsync.sync.upload.facts import FieldShown
 from assetsync.sync.upload.folder_listing import FolderListing
 from assetsync.sync.upload.kinds import NewFields
 from assetsync.sync.upload.limits import SizeLimit
@@ -444,7 +444,7 @@ def a_running_command_is_taken_for_ended(patch: Patch) -> None:
 
 def equal_content_is_sent_by_hand(patch: Patch) -> None:
     """Send by hand what the folder holds, or may hold, as another version or asset."""
-    patch.setattr(by_hand, "_equal", lambda _ledger, _hand, _row: NothingEqual())
+    patch.setattr(by_hand, "_by_equal", lambda _ledger, _hand, _row, _now: None)
 
 
 def what_is_never_processed_is_sent_again(patch: Patch) -> None:

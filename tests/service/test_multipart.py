@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from assetsync.errors import FileChanged, FileUnreadable, UsageError
 from assetsync.model import SentExtent, UploadOptions, UploadRequest
-from assetsync.service.multipart import SLICE, Sending, closing, frame, sent_filename
+from assetsync.service.multipart import Sending, closing, frame, sent_filename
 
 FILE_PART = b'--b0undary\r\nContent-Disposition: form-data; name="filedata"; filename="'
 FILE_TYPE = b'"\r\nContent-Type: application/octet-stream\r\n\r\n'
@@ -138,14 +138,6 @@ def test_an_empty_body_is_one_piece(make_body, make_request):
 def test_head_and_tail_share_file_writes(make_body, make_request):
     sending, head, tail = sending_of(make_body(b"abcdefgh", chunk=3), make_request())
     assert list(sending) == [head + b"abc", b"def", b"gh" + tail]
-
-
-def test_large_piece_is_split_into_slices(make_body, make_request):
-    data = bytes(range(256)) * 8192
-    sending, head, tail = sending_of(make_body(data, chunk=len(data)), make_request())
-    pieces = list(sending)
-    assert b"".join(pieces) == head + data + tail
-    assert max(map(len, pieces)) == SLICE
 
 
 def test_left_is_nothing_then_part_then_all(make_body, make_request):

@@ -222,11 +222,11 @@ def nobody_at(world) -> Iterator[None]:
 def test_file_is_retried_once_it_can_be_opened(shut):
     world, site, file = shut
     with nobody_at(world):
-        site.unreadable_files.retry_opened()
+        site.retry_opened()
         assert world.row("a").state == "blocked"
     file.chmod(0o644)
     with nobody_at(world):
-        site.unreadable_files.retry_opened()
+        site.retry_opened()
     assert world.row("a").state == "queued"
 
 
@@ -234,13 +234,13 @@ def test_file_is_retried_once_it_can_be_opened(shut):
 def test_opened_file_waits_while_nothing_may_be_sent(shut):
     world, site, file = shut
     with nobody_at(world):
-        site.unreadable_files.retry_opened()
+        site.retry_opened()
     file.chmod(0o644)
     site.gates.failed(Trouble("unreachable", "down"))
-    site.unreadable_files.retry_opened()
+    site.retry_opened()
     assert world.row("a").state == "blocked"
     assert site.gates.check()
-    site.unreadable_files.retry_opened()
+    site.retry_opened()
     assert world.row("a").state == "queued"
 
 
@@ -252,5 +252,5 @@ def test_file_that_opens_and_cannot_be_read_is_left_to_the_scans(lossy):
         )
     )
     for _ in range(3):
-        lossy.site.unreadable_files.retry_opened()
+        lossy.site.retry_opened()
     assert lossy.row("docs/1").state == "blocked"

@@ -45,25 +45,17 @@ def test_open_file_returns_bytes_and_stat(make_tree: Callable[..., bytes]):
         assert file.stat == (5, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
 
-def test_file_without_neighbour_is_alone(make_tree: Callable[..., bytes]):
-    """An opened file knows whether one of the named neighbours was there, also as a broken link."""
-    root = make_tree(b"a/alone.jpg", b"a/b.jpg", b"a/b.jpg.yaml", b"a/c.jpg", b"a/" + LONG)
+@pytest.mark.parametrize("follow_symlinks", [False, True])
+def test_existing_names_of_a_folder(make_tree: Callable[..., bytes], follow_symlinks: bool):
+    """A broken link is an entry unless links are followed; a name that is longer than a file may have is none."""
+    root = make_tree(b"a/b.jpg", b"a/b.jpg.yaml", b"c.jpg")
     os.symlink(b"nowhere", root + b"/a/c.jpg.yaml")
-    paths = (b"a/alone.jpg", b"a/b.jpg", b"a/c.jpg", b"a/" + LONG)
-
-    def alone(tree: Tree, beside: tuple[bytes, ...]) -> list[bool]:
-        names = [[path.rpartition(b"/")[2] + ending for ending in beside] for path in paths]
-        opened = [tree.open(path, beside=others) for path, others in zip(paths, names, strict=True)]
-        for file in opened:
-            file.close()
-        return [file.is_alone for file in opened]
-
-    assert alone(Tree(root), (b".xmp", b".yaml")) == [True, False, False, True]
-    # Of which one name is longer than a file's may be.
-    assert alone(Tree(root), (b".other",)) == [True] * 4
-    assert alone(Tree(root), ()) == [False] * 4
-    # What stands beside a link's aim says nothing of the link.
-    assert alone(Tree(root, follow_symlinks=True), (b".yaml",)) == [False] * 4
+    tree = Tree(root, follow_symlinks=follow_symlinks)
+    names = (b"c.jpg.yaml", b"c.jpg", LONG + b".yaml", b"b.jpg.yaml")
+    broken = [] if follow_symlinks else [b"a/c.jpg.yaml"]
+    assert tree.existing(b"a", names) == [*broken, b"a/b.jpg.yaml"]
+    assert tree.existing(b"", names) == [b"c.jpg"]
+    assert tree.existing(b"none", names) == tree.existing(b"a", ()) == []
 
 
 @pytest.mark.parametrize("path", [b"none.jpg", b"none/none.jpg", b"a.jpg/below.jpg", b"n" * 300])

@@ -38,7 +38,7 @@ from assetsync.ledger.queue import Intent
 from assetsync.model import Answer, Fault, Sent, UploadRequest
 from assetsync.parts import make_plan
 from assetsync.sync.requests.upload import BeginUpload, EndUpload
-from assetsync.sync.upload.by_hand import MAY_BE_THERE, MAY_SEND, THERE, Begun, ByHand
+from assetsync.sync.upload.by_hand import MAY_BE_THERE, MAY_SEND, THERE, Begun
 from assetsync.text import printable
 from assetsync.tree.body import FileBody, digest
 from assetsync.tree.safe_open import OpenFile, Tree
@@ -185,7 +185,7 @@ def command(
 
 def _by_hand(
     path: bytes, request: UploadRequest, opened: OpenFile, body: FileBody, stop: threading.Event, *, send_again: bool
-) -> ByHand:
+) -> BeginUpload:
     """Hash the whole file and return the upload to begin; raise click.Abort if interrupted.
 
     Other errors are those of `tree.body.digest`.
@@ -197,7 +197,7 @@ def _by_hand(
     meta_digest = metadata.digest(request.meta, request.options, request.language)
     place = (request.destfolderid, request.filename, request.boundary)
     intent = Intent(0, *place, opened.stat, md5, meta_digest, by_hand=True)
-    return ByHand(path, intent, send_again)
+    return BeginUpload(path, intent, send_again)
 
 
 def _interrupted() -> click.Abort:
@@ -225,10 +225,10 @@ def _recorded_as(config: SiteConfig, file: Path, folder: str) -> bytes | None:
     return place
 
 
-def _begin(config: SiteConfig, hand: ByHand, stop: threading.Event) -> Begun:
+def _begin(config: SiteConfig, asked: BeginUpload, stop: threading.Event) -> Begun:
     """Have the intent committed; raise LedgerBusy if the ledger's holder does not answer within `_PATIENCE`."""
     until = time.monotonic() + _PATIENCE
-    answer = carry_out_in_time(config, BeginUpload(hand), lambda: not stop.is_set() and time.monotonic() < until)
+    answer = carry_out_in_time(config, asked, lambda: not stop.is_set() and time.monotonic() < until)
     if answer is not None:
         return Begun(**json.loads(answer))
     if stop.is_set():
@@ -243,7 +243,8 @@ def _end(config: SiteConfig, boundary: str, sent: Sent) -> None:
     """Have the outcome recorded; if this fails, warn: the upload becomes a doubt and is looked up."""
     until = time.monotonic() + PATIENCE
     try:
-        carry_out_in_time(config, EndUpload(boundary, sent), lambda: time.monotonic() < until)
+        ended = EndUpload(boundary, sent.outcome, sent.left, sent.bytes_sent, sent.md5, sent.took)
+        carry_out_in_time(config, ended, lambda: time.monotonic() < until)
     except AssetsyncError as error:
         # The upload is complete whether or not the ledger records it: the exit code must not change.
         warn(f"the outcome was not recorded, so the upload is looked up later: {error}")

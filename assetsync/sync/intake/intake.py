@@ -26,9 +26,9 @@ from assetsync.ledger.versions import Known, NewVersion
 from assetsync.model import FileStat, Seen, State
 from assetsync.sync.context import Context
 from assetsync.sync.intake.renames import Looks, Matched, Missing, Renames, has_room
-from assetsync.sync.intake.scan_diff import ChangedFolders, ScanDiff
+from assetsync.sync.intake.scan_diff import ScanDiff
 from assetsync.sync.intake.settling import Settling
-from assetsync.sync.intake.sidecars import SidecarCache, SidecarDiff
+from assetsync.sync.intake.sidecars import SidecarCache
 from assetsync.tree.body import digest
 from assetsync.tree.folder_digest import KnownFolders
 from assetsync.tree.scan_report import ScanReport
@@ -220,10 +220,13 @@ class Intake:
         self._is_looking = False
         self._report = report
         self.aside.clear()
-        changed = ChangedFolders()
-        sidecar_diff = SidecarDiff(self._context, self._plan, report, self._sidecar_cache, changed.note)
-        missing = partial(self._missing, result)
-        scan_diff = ScanDiff(self._context, sidecar_diff, changed, missing, self._mark(), dry_run=dry_run)
+        scan_diff = ScanDiff(
+            *(self._context, self._plan, report, self._sidecar_cache),
+            missing=partial(self._missing, result),
+            mark=self._mark(),
+            dry_run=dry_run,
+        )
+        sidecar_diff = scan_diff.sidecar_diff
         try:
             for seen in look(scan_diff):
                 if seen.is_sidecar:
@@ -239,7 +242,7 @@ class Intake:
                     if row.is_checked_again:
                         self._as_before.append((row.id, row.path, FileStat(*row.stat)))
                     continue
-                changed.note(seen.path)
+                scan_diff.differs(seen.path)
                 self._take_in(seen, row, result)
                 if max(len(self._batch), len(self._remapped), len(self._touched), len(self._as_before)) >= _BATCH:
                     self._flush()
@@ -496,12 +499,9 @@ class Intake:
             return None, None
         try:
             with self._tree.open(path) as file:
-                return found, digest(file, found, stop=self._stop, tap=self._context.progress.hashed)
+                return found, digest(file, found, stop=self._context.must_stop, tap=self._context.progress.hashed)
         except (FileChanged, FileUnreadable, NotRegular):
             return found, None
-
-    def _stop(self) -> bool:
-        return self._context.heartbeat.tick() or self._clock.wait(0)
 
     def _count_takeover(self, seen: Seen, stat: FileStat, folder: str, result: ScanResult) -> bool:
         """Return whether a file that is mapped again, and was sent to another folder, must wait for a person."""

@@ -6,10 +6,12 @@ file are passed on as missing. What a difference means is left to `sync.intake.i
 
 from collections.abc import Callable, Iterator
 
+from assetsync.core.mapping import Plan
 from assetsync.ledger.versions import Known
 from assetsync.model import CachedFolder
 from assetsync.sync.context import Context
-from assetsync.sync.intake.sidecars import SidecarDiff
+from assetsync.sync.intake.sidecars import SidecarCache, SidecarDiff
+from assetsync.tree.scan_report import ScanReport
 
 _MOST_RANGES = 64
 _MOST_COUNTED = 5000
@@ -20,47 +22,28 @@ Range = tuple[bytes, bytes | None, bytes | None]
 """The first path, the path after the last (None: to the end), and the unchanged folder that they are in, if any."""
 
 
-class ChangedFolders:
-    """The folders in which a scan found something that differs from the ledger."""
-
-    def __init__(self) -> None:
-        self._folders: set[bytes] = set()
-
-    def __len__(self) -> int:
-        return len(self._folders)
-
-    def __contains__(self, folder: bytes) -> bool:
-        return folder in self._folders
-
-    def note(self, path: bytes) -> None:
-        """Note that the folder of the path differs from the ledger."""
-        self._folders.add(path[: path.rfind(b"/") + 1])
-
-    def keep_unended(self, at: bytes | None) -> None:
-        """Drop the folders that ended before the path `at`; None: all of them."""
-        self._folders = set() if at is None else {folder for folder in self._folders if at.startswith(folder)}
-
-
 class ScanDiff:
     """The comparison of one scan, and its folder cache (`tree.folder_digest.KnownFolders`).
 
-    `missing` is called with each row that has no file. `plan` identifies the rules of the scan: a cache made under
+    `missing` is called with each row that has no file. `mark` identifies the rules of the scan: a cache made under
     other rules is not used.
     """
 
     def __init__(
         self,
         context: Context,
-        sidecar_diff: SidecarDiff,
-        changed: ChangedFolders,
-        missing: Callable[[Known], None],
-        plan: str,
+        plan: Plan,
+        report: ScanReport,
+        sidecar_cache: SidecarCache,
         *,
+        missing: Callable[[Known], None],
+        mark: str,
         dry_run: bool,
     ) -> None:
         self._ledger = context.ledger
-        self._sidecar_diff = sidecar_diff
-        self._changed = changed
+        self.sidecar_diff = SidecarDiff(context, plan, report, sidecar_cache, self.differs)
+        # The folders in which something differs from the ledger, as far as they have not ended.
+        self._changed: set[bytes] = set()
         self._missing = missing
         self._dry_run = dry_run
         # The scan has yielded everything before this path; None is after all paths.
@@ -70,13 +53,17 @@ class ScanDiff:
         # Ranges of paths in which the scan yielded no file. The ledger is queried for several of them at once.
         self._ranges: list[Range] = []
         self._expected: int | None = 0
-        usable = self._ledger.folder_cache.begin(plan, context.clock.now())
+        usable = self._ledger.folder_cache.begin(mark, context.clock.now())
         self._recorded = self._ledger.folder_cache.recorded() if usable else iter(())
         self._known = next(self._recorded, None)
         self._found: list[CachedFolder] = []
         self._outdated: list[bytes] = []
         self.skipped_unchanged = 0
         """The number of files that were not yielded because they are unchanged."""
+
+    def differs(self, path: bytes) -> None:
+        """Note that something at a path differs from the ledger: its folder is not cached."""
+        self._changed.add(path[: path.rfind(b"/") + 1])
 
     def row(self, path: bytes) -> Known | None:
         """Return the current row of a path that the scan yielded; rows before it are missing."""
@@ -111,7 +98,7 @@ class ScanDiff:
         """Note that the scan has passed everything before `until`, all of it in `folder`."""
         first, self._at = self._at, until
         assert first is not None
-        self._sidecar_diff.reached(until, folder, is_unchanged=unchanged is not None)
+        self.sidecar_diff.reached(until, folder, is_unchanged=unchanged is not None)
         if self._rows is not None:
             if unchanged is None:
                 self._pass(until)
@@ -138,7 +125,7 @@ class ScanDiff:
         """Write the folder cache; after a scan that reached its end, pass the remaining rows on as missing."""
         if to_the_end and self._at is not None:
             self.reached(None, b"", None)
-        self._sidecar_diff.finish()
+        self.sidecar_diff.finish()
         self._write()
 
     def close(self) -> None:
@@ -154,7 +141,7 @@ class ScanDiff:
         self._next = row
 
     def _miss(self, row: Known) -> None:
-        self._changed.note(row.path)
+        self.differs(row.path)
         self._missing(row)
 
     def _check_row_counts(self) -> None:
@@ -185,4 +172,5 @@ class ScanDiff:
         if not self._dry_run:
             self._ledger.folder_cache.record([each for each in found if each.folder not in self._changed], outdated)
         # Only the folders that contain the position of the scan have not ended.
-        self._changed.keep_unended(self._at)
+        at = self._at
+        self._changed = set() if at is None else {folder for folder in self._changed if at.startswith(folder)}

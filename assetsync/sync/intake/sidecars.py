@@ -7,7 +7,6 @@ is cached briefly, because the files of a folder come one after another.
 """
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from assetsync.config.document.metadata import CUSTOM_FIELD, FieldNames
 from assetsync.core import metadata
 from assetsync.core.kinds import guess_kind
 from assetsync.core.mapping import Mappings, Plan
-from assetsync.core.metadata import NOTHING, XMP_ENDINGS, FieldMistake, Sendable, is_xmp_name, xmp_names
+from assetsync.core.metadata import NOTHING, XMP_ENDINGS, FieldMistake, Sendable, is_xmp_name, own_sidecars, xmp_names
 from assetsync.core.names import printable
 from assetsync.core.sent_texts import UNKNOWN, Texts
 from assetsync.core.settled import is_settled
@@ -39,10 +38,9 @@ _SMALL_XMP = 128 * 1024
 """Bytes up to which XMP files are parsed at the same time. Parsing one takes up to a hundred times its size."""
 
 _KEPT_SECONDS = 2.0
-_KEPT_FOLDERS = 4096
 _MOST_CACHED = 32
 _MOST_READ = 512 * 1024
-"""Most bytes of the folder sidecars of one file, and of those that are cached: small sidecars in many folders."""
+"""Most bytes of the folder sidecars of one file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +58,11 @@ class FileMetadata:
     language: str
     options: UploadOptions
     digest: str
-    has_own: bool
+    own: tuple[bytes, ...] = ()
     own_is_empty: bool = False
     folders_written: float = 0.0
     texts: Texts = UNKNOWN
     depends_on_kind: bool = False
-    own: tuple[bytes, ...] = ()
     kind: str = "other"
     sent: Sendable = NOTHING
 
@@ -104,14 +101,14 @@ class MetadataLevel(NamedTuple):
 class _Levels(NamedTuple):
     """All levels of a file, the most general first, and what `FileMetadata` tells of its sidecars."""
 
-    levels: list[MetadataLevel]
-    own: tuple[bytes, ...]
-    own_is_empty: bool
-    folders_written: float
+    levels: tuple[MetadataLevel, ...] = ()
+    own: tuple[bytes, ...] = ()
+    own_is_empty: bool = False
+    folders_written: float = 0.0
 
 
-class _Kept(NamedTuple):
-    """A cached folder sidecar: metadata (None without one), bytes, and time of writing (seconds since the epoch)."""
+class _FolderSidecar(NamedTuple):
+    """A folder sidecar: metadata (None without one), bytes, and time of writing (seconds since the epoch)."""
 
     level: Metadata | None
     size: int
@@ -119,43 +116,20 @@ class _Kept(NamedTuple):
 
 
 class SidecarCache:
-    """The folder sidecars that were read within the last seconds, and the turn to parse large ones; for all workers."""
+    """The count of changes up to which a cached sidecar holds, and the turn to parse large ones; for all workers."""
 
-    def __init__(self, clock: Clock, tick: Callable[[], bool] = lambda: False) -> None:
-        """Start empty; `tick` is called while an XMP file is parsed, or waits for its turn."""
-        self._clock = clock
+    def __init__(self, tick: Callable[[], bool] = lambda: False) -> None:
+        """Begin to count; `tick` is called while an XMP file is parsed, or waits for its turn."""
         self._tick = tick
         self._large = threading.Lock()
         self._lock = threading.Lock()
-        self._folders: OrderedDict[bytes, tuple[float, _Kept]] = OrderedDict()
-        self._kept_bytes = 0
         self.changes = 0
         """Rises before each recorded change. Metadata that was read at another count may be out of date."""
 
-    def get(self, path: bytes) -> _Kept | None:
-        """Return a folder sidecar if it is cached, else None."""
-        with self._lock:
-            kept = self._folders.get(path)
-        return kept[1] if kept is not None and self._clock.steady() - kept[0] < _KEPT_SECONDS else None
-
-    def keep(self, path: bytes, kept: _Kept, *, since: float, changes: int) -> None:
-        """Cache a folder sidecar whose reading began at `since` (steady seconds), at this count of `changes`."""
-        with self._lock:
-            if self.changes != changes:
-                # The content may predate the change.
-                return
-            before = self._folders.pop(path, None)
-            self._folders[path] = (since, kept)
-            self._kept_bytes += kept.size - (0 if before is None else before[1].size)
-            while len(self._folders) > _KEPT_FOLDERS or self._kept_bytes > _MOST_READ:
-                self._kept_bytes -= self._folders.popitem(last=False)[1][1].size
-
     def forget(self) -> None:
-        """Drop all folder sidecars, so that each is read again."""
+        """Let each folder sidecar be read again."""
         with self._lock:
             self.changes += 1
-            self._folders.clear()
-            self._kept_bytes = 0
 
     def in_turn(self, pieces: Iterator[bytes]) -> Generator[bytes, None, None]:
         """Yield the pieces of an XMP file, those beyond `_SMALL_XMP` bytes in one thread at a time, to save memory."""
@@ -194,26 +168,27 @@ class Sidecars:
         self._tree = tree
         self._clock = clock
         self._names = field_names
-        self.cache = cache or SidecarCache(clock)
+        self.cache = cache or SidecarCache()
         self._met = met
         self._recorded = recorded
         self._proven: dict[str, frozenset[str]] = {}
         # The files of a folder mostly have the same metadata.
         self._cached = lru_cache(maxsize=_MOST_CACHED)(self._merged)
+        self._cached_folder = lru_cache(maxsize=_MOST_CACHED)(self._read_folder)
 
     def metadata_of(
-        self, path: bytes, mapping: Mapping, kind: str | None = None, *, is_alone: bool = False, with_xmp: bool = True
+        self, path: bytes, mapping: Mapping, kind: str | None = None, *, with_xmp: bool = True
     ) -> FileMetadata:
         """Merge all levels for the file at `path`. Raise SidecarError for the first level that cannot be used.
 
         The fields are named for `kind`, else for the kind that the file is expected to become.
-        `is_alone`: the file was just seen to have no sidecar of its own. `with_xmp`: whether its XMP file counts.
+        `with_xmp`: whether its XMP file counts.
         """
-        return self._merge(path, self._levels(path, mapping, is_alone=is_alone, with_xmp=with_xmp), mapping, kind)
+        return self._merge(path, self._levels(path, mapping, with_xmp=with_xmp), mapping, kind)
 
     def no_metadata(self, path: bytes, mapping: Mapping) -> FileMetadata:
         """Return what is sent with a file without metadata: the options of its mapping alone."""
-        return self._merge(path, _Levels([], (), own_is_empty=False, folders_written=0.0), mapping)
+        return self._merge(path, _Levels(), mapping)
 
     def metadata_and_origins(
         self, path: bytes, mapping: Mapping, kind: str | None = None
@@ -279,10 +254,7 @@ class Sidecars:
 
     def _merge(self, path: bytes, found: _Levels, mapping: Mapping, kind: str | None = None) -> FileMetadata:
         named = kind if kind in self._names.by_kind else self._kind_of(path)
-        levels = tuple(level.metadata for level in found.levels)
-        merged = self._cached(
-            levels, named, mapping.upload, found.own, found.own_is_empty, folders_written=found.folders_written
-        )
+        merged = self._cached(found, named, mapping.upload)
         if merged.fields:
             metadata.check_together(merged.fields, printable(path))
         return merged
@@ -298,9 +270,9 @@ class Sidecars:
 
     def _xmp_path(self, path: bytes) -> bytes | None:
         folder, _, name = path.rpartition(b"/")
-        return self._tree.first_of(folder, xmp_names(name, self._recorded.xmp_endings()))
+        return next(iter(self._tree.existing(folder, xmp_names(name, self._recorded.xmp_endings()))), None)
 
-    def _levels(self, path: bytes, mapping: Mapping, *, is_alone: bool = False, with_xmp: bool = True) -> _Levels:
+    def _levels(self, path: bytes, mapping: Mapping, *, with_xmp: bool = True) -> _Levels:
         levels = [MetadataLevel(metadata.expand(mapping.metadata, path), None)]
         together = 0
         folders_written = 0.0
@@ -317,28 +289,21 @@ class Sidecars:
                     folders_written = max(folders_written, written)
         own: list[MetadataLevel] = []
         own_is_empty = False
-        if not is_alone:
-            if mapping.xmp and with_xmp and (described := self._xmp_of(path, mapping)) is not None:
-                own.append(described)
-            if mapping.sidecars:
-                sidecar = metadata.sidecar_for(path)
-                level, size = self.read(sidecar, mapping)
-                own_is_empty = level is not None and not size and not own
-                own += [MetadataLevel(level, sidecar)] if level is not None else []
+        folder, _, name = path.rpartition(b"/")
+        there = self._tree.existing(folder, own_sidecars(name, mapping, self._recorded.xmp_endings()))
+        xmp = next(filter(is_xmp_name, there), None) if with_xmp else None
+        if xmp is not None and (described := self._described_by(xmp, path, mapping)) is not None:
+            own.append(described)
+        sidecar = metadata.sidecar_for(path)
+        if sidecar in there:
+            level, size = self.read(sidecar, mapping.upload)
+            own_is_empty = level is not None and not size and not own
+            own += [MetadataLevel(level, sidecar)] if level is not None else []
         paths = tuple(level.sidecar for level in own if level.sidecar is not None)
-        return _Levels([*levels, *own], paths, own_is_empty, folders_written)
+        return _Levels((*levels, *own), paths, own_is_empty, folders_written)
 
-    def _merged(
-        self,
-        levels: tuple[Metadata, ...],
-        kind: str,
-        allowed: UploadOptions,
-        own: tuple[bytes, ...],
-        own_is_empty: bool,
-        *,
-        folders_written: float,
-    ) -> FileMetadata:
-        merged = metadata.merge(levels)
+    def _merged(self, found: _Levels, kind: str, allowed: UploadOptions) -> FileMetadata:
+        merged = metadata.merge([level.metadata for level in found.levels])
         fields_of = {
             each: metadata.form_fields(merged, each, self._names.by_kind, self._names.custom)
             for each in self._names.by_kind
@@ -353,16 +318,15 @@ class Sidecars:
         # Which kinds have a field that is not known here is known only once the file is sent.
         depends_on_kind = sent.mistake is not None or any(other.fields != sent.fields for other in sent_as.values())
         return FileMetadata(
-            *(fields, language, options, digest, bool(own), own_is_empty, folders_written, texts, depends_on_kind, own),
+            *(fields, language, options, digest, found.own, found.own_is_empty, found.folders_written),
+            texts=texts,
+            depends_on_kind=depends_on_kind,
             kind=kind,
             sent=sent,
         )
 
-    def _xmp_of(self, path: bytes, mapping: Mapping) -> MetadataLevel | None:
-        """Return what the XMP file of a file gives; None if there is none for this file. Raise SidecarError."""
-        found = self._xmp_path(path)
-        if found is None:
-            return None
+    def _described_by(self, found: bytes, path: bytes, mapping: Mapping) -> MetadataLevel | None:
+        """Return what an XMP file gives for the file at `path`; None if it is for others. Raise SidecarError."""
         xmp = self._read_xmp(found, mapping)
         if xmp is None or (metadata.described_by_xmp(found) != path and not xmp.is_for(path)):
             return None
@@ -386,8 +350,11 @@ class Sidecars:
         self._met(path)
         return xmp
 
-    def read(self, path: bytes, mapping: Mapping) -> tuple[Metadata | None, int]:
-        """Return the metadata of one sidecar, None without one, and its size in bytes. Raise SidecarError."""
+    def read(self, path: bytes, allowed: UploadOptions) -> tuple[Metadata | None, int]:
+        """Return the metadata of one sidecar, None without one, and its size in bytes. Raise SidecarError.
+
+        `allowed` are the options of the mapping.
+        """
         if self._tree.is_absent(path):
             return None, 0
         try:
@@ -397,7 +364,7 @@ class Sidecars:
             return None, 0
         self._met(path)
         level = metadata.parse_sidecar(data, printable(path), self._names.custom)
-        metadata.check_skip_event(level, mapping.upload, printable(path))
+        metadata.check_skip_event(level, allowed, printable(path))
         return level, len(data)
 
     def _expect_vanished(self, path: bytes, error: FileUnreadable | NotRegular) -> None:
@@ -407,15 +374,14 @@ class Sidecars:
         if not error.vanished:
             raise SidecarError(printable(path), "it cannot be read", hint=error.hint or error.message) from error
 
-    def _folder(self, path: bytes, mapping: Mapping) -> _Kept:
-        kept = self.cache.get(path)
-        if kept is None:
-            began, changes = self._clock.steady(), self.cache.changes
-            level, size = self.read(path, mapping)
-            # Read the time after the content, so that a write in between shows.
-            kept = _Kept(level, size, 0.0 if level is None else self._written(path))
-            self.cache.keep(path, kept, since=began, changes=changes)
-        return kept
+    def _folder(self, path: bytes, mapping: Mapping) -> _FolderSidecar:
+        """Return a folder sidecar as it was at most `_KEPT_SECONDS` ago, and after the last recorded change."""
+        return self._cached_folder(path, mapping.upload, self.cache.changes, self._clock.steady() // _KEPT_SECONDS)
+
+    def _read_folder(self, path: bytes, allowed: UploadOptions, _changes: int, _period: float) -> _FolderSidecar:
+        level, size = self.read(path, allowed)
+        # Read the time after the content, so that a write in between shows.
+        return _FolderSidecar(level, size, 0.0 if level is None else self._written(path))
 
     def _lstat(self, path: bytes) -> FileStat | None:
         try:

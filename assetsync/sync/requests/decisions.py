@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar
+
+from pydantic import Field
 
 from assetsync.core.names import printable
 from assetsync.core.read_back import Expected, Reading, compare
@@ -17,7 +19,7 @@ from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, Searches, State
 from assetsync.sync.observer import Everywhere, Observer, names_of
 from assetsync.sync.readback.auditor import ask_for_audit
-from assetsync.sync.requests.request import Argument, OperatorRequest, current_row, hex_of, paths_of
+from assetsync.sync.requests.request import HexPath, HexPaths, OperatorRequest, current_row
 from assetsync.text import plural
 
 _PAGE = 500
@@ -29,21 +31,8 @@ class Resume(OperatorRequest):
 
     verb: ClassVar[str] = "resume"
 
-    number: int | None = None
+    number: Annotated[int | None, Field(alias="id")] = None
     seen: tuple[int, ...] | None = None
-
-    @classmethod
-    def of(cls, argument: Argument) -> Self:
-        """See `OperatorRequest`."""
-        number, seen = argument.get("id"), argument.get("seen")
-        return cls(
-            None if number is None else int(str(number)),
-            tuple(int(str(each)) for each in seen) if isinstance(seen, list) else None,
-        )
-
-    def argument(self) -> dict[str, object]:
-        """See `OperatorRequest`."""
-        return {"id": self.number} if self.seen is None else {"id": self.number, "seen": [*self.seen]}
 
     def as_seen(self, ledger: Ledger) -> "Resume":
         """See `OperatorRequest`: a brake that is pulled later stays pulled."""
@@ -79,18 +68,8 @@ class Resolve(OperatorRequest):
 
     verb: ClassVar[str] = "doubt"
 
-    path: bytes
-    assetid: str | None
-
-    @classmethod
-    def of(cls, argument: Argument) -> Self:
-        """See `OperatorRequest`."""
-        assetid = argument.get("asset")
-        return cls(bytes.fromhex(str(argument["path"])), None if assetid is None else str(assetid))
-
-    def argument(self) -> dict[str, object]:
-        """See `OperatorRequest`."""
-        return {"path": self.path.hex(), "asset": self.assetid}
+    path: HexPath
+    assetid: Annotated[str | None, Field(alias="asset")]
 
     @property
     def may_send_again(self) -> bool:
@@ -131,17 +110,8 @@ class SettleDrift(OperatorRequest):
 
     verb: ClassVar[str] = "drift"
 
-    paths: tuple[bytes, ...]
+    paths: HexPaths
     adopted: bool = False
-
-    @classmethod
-    def of(cls, argument: Argument) -> Self:
-        """See `OperatorRequest`."""
-        return cls(paths_of(argument), argument.get("adopted") is True)
-
-    def argument(self) -> dict[str, object]:
-        """See `OperatorRequest`."""
-        return {"paths": hex_of(self.paths), "adopted": self.adopted}
 
     def check(self, ledger: Ledger) -> None:
         """See `OperatorRequest`."""
@@ -187,15 +157,6 @@ class Audit(OperatorRequest):
 
     verb: ClassVar[str] = "audit"
 
-    @classmethod
-    def of(cls, _argument: Argument) -> Self:
-        """See `OperatorRequest`."""
-        return cls()
-
-    def argument(self) -> dict[str, object]:
-        """See `OperatorRequest`."""
-        return {}
-
     def run(self, ledger: Ledger, _service: Searches, now: float) -> str:
         """See `OperatorRequest`."""
         ask_for_audit(ledger, now)
@@ -210,15 +171,6 @@ class Adopt(OperatorRequest):
     """
 
     verb: ClassVar[str] = "adopt"
-
-    @classmethod
-    def of(cls, _argument: Argument) -> Self:
-        """See `OperatorRequest`."""
-        return cls()
-
-    def argument(self) -> dict[str, object]:
-        """See `OperatorRequest`."""
-        return {}
 
     def run(self, ledger: Ledger, _service: Searches, now: float) -> str:
         """See `OperatorRequest`."""

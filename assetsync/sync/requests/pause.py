@@ -1,13 +1,13 @@
 """Pause uploads and end pauses: what a person asks for a while. How long a pause lasts is left to `core.pauses`."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from assetsync.core.pauses import OperatorPause
 from assetsync.errors import UsageError
 from assetsync.ledger.ledger import Ledger
 from assetsync.model import Clock, Searches
-from assetsync.sync.requests.request import Argument, OperatorRequest
+from assetsync.sync.requests.request import HexPath, OperatorRequest
 from assetsync.text import files, local_moment, named_path, plural
 
 
@@ -17,21 +17,10 @@ class PauseUploads(OperatorRequest):
 
     verb: ClassVar[str] = "pause"
 
-    path: bytes
+    path: HexPath
     who: str
     why: str
     until: float | None
-
-    @classmethod
-    def of(cls, argument: Argument) -> Self:
-        """See `OperatorRequest`."""
-        until = argument.get("until")
-        path, who, why = (str(argument[name]) for name in ("path", "who", "why"))
-        return cls(bytes.fromhex(path), who, why, None if until is None else float(str(until)))
-
-    def argument(self) -> dict[str, object]:
-        """See `OperatorRequest`."""
-        return {"path": self.path.hex(), "who": self.who, "why": self.why, "until": self.until}
 
     def run(self, ledger: Ledger, _service: Searches, now: float) -> str:
         """See `OperatorRequest`."""
@@ -59,17 +48,7 @@ class EndPause(OperatorRequest):
 
     verb: ClassVar[str] = "end_pause"
 
-    path: bytes | None = None
-
-    @classmethod
-    def of(cls, argument: Argument) -> Self:
-        """See `OperatorRequest`."""
-        path = argument.get("path")
-        return cls(None if path is None else bytes.fromhex(str(path)))
-
-    def argument(self) -> dict[str, object]:
-        """See `OperatorRequest`."""
-        return {"path": None if self.path is None else self.path.hex()}
+    path: HexPath | None = None
 
     def check(self, ledger: Ledger) -> None:
         """See `OperatorRequest`."""

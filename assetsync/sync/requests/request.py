@@ -4,8 +4,9 @@ A request is checked against the ledger, then run in the process that holds the 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
+
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer, TypeAdapter
 
 from assetsync.core.names import printable
 from assetsync.errors import UnknownPath
@@ -13,8 +14,22 @@ from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Clock, Searches, State, Wanted
 
-Argument = Mapping[str, object]
-"""The argument of a request as the ledger keeps it, in JSON; a path is the hex of its bytes."""
+Argument = dict[str, object]
+"""The argument of a request as the ledger keeps it, in JSON: the fields of its class by name."""
+
+
+def _from_hex(value: object) -> object:
+    return bytes.fromhex(value) if isinstance(value, str) else value
+
+
+def _each_once(paths: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    return tuple(dict.fromkeys(paths))
+
+
+HexPath = Annotated[bytes, BeforeValidator(_from_hex), PlainSerializer(bytes.hex)]
+"""A path in an argument: in JSON the hex of its bytes."""
+
+HexPaths = Annotated[tuple[HexPath, ...], AfterValidator(_each_once)]
 
 REFUSED = "refused: "
 """The prefix of an answer by which the holder refuses a request."""
@@ -24,18 +39,19 @@ UNANSWERED = "the service: "
 
 
 class OperatorRequest(ABC):
-    """A request of an operator. `verb` names its class in the ledger's table of requests."""
+    """A request of an operator, a dataclass. `verb` names its class in the ledger's table of requests."""
 
     verb: ClassVar[str]
 
     @classmethod
-    @abstractmethod
     def of(cls, argument: Argument) -> Self:
-        """Return the request that has this argument. Raise ValueError, KeyError or TypeError for a malformed one."""
+        """Return the request that has this argument. Raise ValueError for a malformed one."""
+        return TypeAdapter(cls).validate_python(argument)
 
-    @abstractmethod
-    def argument(self) -> dict[str, object]:
+    def argument(self) -> Argument:
         """Return the argument from which `of` makes an equal request."""
+        argument: Argument = TypeAdapter(type(self)).dump_python(self, mode="json", by_alias=True)
+        return argument
 
     @property
     def may_send_again(self) -> bool:
@@ -60,17 +76,6 @@ class OperatorRequest(ABC):
         """Check and run the request; raise as `check` and `run` do."""
         self.check(ledger)
         return self.run(ledger, service, clock.now())
-
-
-def hex_of(paths: tuple[bytes, ...]) -> list[str]:
-    """Return paths as the argument of a request has them."""
-    return [path.hex() for path in paths]
-
-
-def paths_of(argument: Argument) -> tuple[bytes, ...]:
-    """Return the paths of an argument, each once. Raise ValueError."""
-    paths = argument.get("paths")
-    return tuple(dict.fromkeys(bytes.fromhex(str(path)) for path in paths)) if isinstance(paths, list) else ()
 
 
 def current_row(ledger: Ledger, path: bytes) -> FileRow:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from assetsync.core.mapping import folders_above
 from assetsync.core.names import printable
@@ -16,7 +16,7 @@ from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import MISSING, FileRow
 from assetsync.ledger.runs import ProxyLimit
 from assetsync.model import Searches, State, Wanted
-from assetsync.sync.requests.request import Argument, OperatorRequest, current_row, hex_of, likeliest_row, paths_of
+from assetsync.sync.requests.request import HexPaths, OperatorRequest, current_row, likeliest_row
 from assetsync.text import quoted
 
 
@@ -29,20 +29,9 @@ class Retry(OperatorRequest):
 
     verb: ClassVar[str] = "retry"
 
-    paths: tuple[bytes, ...] = ()
+    paths: HexPaths = ()
     send_again: bool = False
     reason: str | None = None
-
-    @classmethod
-    def of(cls, argument: Argument) -> Self:
-        """See `OperatorRequest`."""
-        reason = argument.get("reason")
-        return cls(paths_of(argument), bool(argument.get("send_again")), None if reason is None else str(reason))
-
-    def argument(self) -> dict[str, object]:
-        """See `OperatorRequest`."""
-        given: dict[str, object] = {"paths": hex_of(self.paths), "send_again": self.send_again}
-        return given if self.reason is None else given | {"reason": self.reason}
 
     @property
     def may_send_again(self) -> bool:
@@ -104,16 +93,7 @@ class SendAgainWithoutMetadata(Retry):
 class _OfPaths(OperatorRequest):
     """A request for the files at `paths` and below these folders, and nothing else."""
 
-    paths: tuple[bytes, ...] = ()
-
-    @classmethod
-    def of(cls, argument: Argument) -> Self:
-        """See `OperatorRequest`."""
-        return cls(paths_of(argument))
-
-    def argument(self) -> dict[str, object]:
-        """See `OperatorRequest`."""
-        return {"paths": hex_of(self.paths)}
+    paths: HexPaths = ()
 
     def check(self, ledger: Ledger) -> None:
         """See `OperatorRequest`."""
@@ -137,17 +117,26 @@ class LookUp(_OfPaths):
 
 
 @dataclass(frozen=True, slots=True)
-class SendWithoutMetadata(_OfPaths):
-    """Let the files at `paths` and below these folders be sent without metadata that wait for a new field."""
+class _SendWithout(_OfPaths):
+    """A request to send files without a part that they wait for; `option` is its name on the command line."""
 
-    verb: ClassVar[str] = "new_field"
+    option: ClassVar[str]
 
     def check(self, ledger: Ledger) -> None:
         """See `OperatorRequest`."""
         if not self.paths:
             hint = "metadata cannot be sent later; `.` is all files"
-            raise UsageError("--without-metadata needs the paths of files or folders", hint=hint)
+            raise UsageError(f"{self.option} needs the paths of files or folders", hint=hint)
+        # With slots, the dataclass is another class than the one that `super` without arguments would name.
         _OfPaths.check(self, ledger)
+
+
+@dataclass(frozen=True, slots=True)
+class SendWithoutMetadata(_SendWithout):
+    """Let the files at `paths` and below these folders be sent without metadata that wait for a new field."""
+
+    verb: ClassVar[str] = "new_field"
+    option: ClassVar[str] = "--without-metadata"
 
     def run(self, ledger: Ledger, _service: Searches, now: float) -> str:
         """See `OperatorRequest`."""
@@ -157,18 +146,11 @@ class SendWithoutMetadata(_OfPaths):
 
 
 @dataclass(frozen=True, slots=True)
-class SendWithoutSidecar(_OfPaths):
+class SendWithoutSidecar(_SendWithout):
     """Let the files at `paths` and below these folders be sent although their mapping requires sidecars."""
 
     verb: ClassVar[str] = "without_sidecar"
-
-    def check(self, ledger: Ledger) -> None:
-        """See `OperatorRequest`."""
-        if not self.paths:
-            hint = "metadata cannot be sent later; `.` is all files"
-            raise UsageError("--without-sidecar needs the paths of files or folders", hint=hint)
-        # With slots, the dataclass is another class than the one that `super` without arguments would name.
-        _OfPaths.check(self, ledger)
+    option: ClassVar[str] = "--without-sidecar"
 
     def run(self, ledger: Ledger, _service: Searches, now: float) -> str:
         """See `OperatorRequest`."""

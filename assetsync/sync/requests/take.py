@@ -57,23 +57,21 @@ def _answer(context: Context, request: Request) -> str:
     try:
         answer = _carry_out_once(context, request)
     except ServiceError as error:
-        answer = f"{UNANSWERED}{error}"
-        log.warning("request refused", verb=request.verb, detail=str(error))
+        prefix, detail = UNANSWERED, str(error)
     except AssetsyncError as error:
-        answer = f"{REFUSED}{error}"
-        log.warning("request refused", verb=request.verb, detail=str(error))
+        prefix, detail = REFUSED, str(error)
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         # Another release, or a person, wrote the request. It must not end the holder now and at every later start.
-        detail = f"the request cannot be understood ({type(error).__name__})"
-        answer = f"{REFUSED}{detail}"
-        log.warning("request refused", verb=request.verb, detail=detail)
+        prefix, detail = REFUSED, f"the request cannot be understood ({type(error).__name__})"
     else:
         # An audit has only been queued; the service may not answer.
         event = "request accepted" if request.verb == Audit.verb else "request carried out"
         log.info(event, verb=request.verb, answer=answer)
         if request.verb == Resolve.verb:
             context.meter.decided("by_hand")
-    return answer
+        return answer
+    log.warning("request refused", verb=request.verb, detail=detail)
+    return f"{prefix}{detail}"
 
 
 def _carry_out_once(context: Context, request: Request) -> str:

@@ -5,55 +5,59 @@ The rules for them are left to `sync.upload.by_hand`.
 
 import json
 from dataclasses import asdict, dataclass
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar
 
+from pydantic import PlainSerializer
+
+from assetsync.errors import UsageError
 from assetsync.ledger.ledger import Ledger
-from assetsync.model import Searches, Sent
-from assetsync.sync.requests.request import Argument, OperatorRequest
+from assetsync.ledger.queue import Intent
+from assetsync.model import Answer, Outcome, Searches, Sent, SentExtent
+from assetsync.sync.requests.request import HexPath, OperatorRequest
 from assetsync.sync.upload import by_hand
-from assetsync.sync.upload.by_hand import ByHand
+
+_AS_OBJECT = PlainSerializer(lambda value: value._asdict())
+"""A named tuple is an object in JSON, by the names of its fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class BeginUpload(OperatorRequest):
-    """Commit the intent of an upload by hand; answered with `by_hand.Begun` as JSON."""
+    """Commit the intent of an upload by hand, as in `by_hand.ByHand`; answered with `by_hand.Begun` as JSON."""
 
     verb: ClassVar[str] = "upload"
 
-    upload: ByHand
-
-    @classmethod
-    def of(cls, argument: Argument) -> Self:
-        """See `OperatorRequest`."""
-        return cls(ByHand.of(argument))
-
-    def argument(self) -> dict[str, object]:
-        """See `OperatorRequest`."""
-        return self.upload.asked()
+    path: HexPath
+    intent: Annotated[Intent, _AS_OBJECT]
+    send_again: bool = False
 
     def run(self, ledger: Ledger, service: Searches, now: float) -> str:
         """See `OperatorRequest`."""
-        return json.dumps(asdict(by_hand.begin(ledger, service, self.upload, now)))
+        hand = by_hand.ByHand(self.path, self.intent, self.send_again)
+        return json.dumps(asdict(by_hand.begin(ledger, service, hand, now)))
 
 
 @dataclass(frozen=True, slots=True)
 class EndUpload(OperatorRequest):
-    """Record the result of the upload by hand whose attempt has this `boundary`."""
+    """Record the result of the upload by hand whose attempt has this `boundary`; the other fields as in `model.Sent`.
+
+    An older release does not record how long the upload `took`.
+    """
 
     verb: ClassVar[str] = "uploaded"
 
     boundary: str
-    sent: Sent
+    outcome: Annotated[Outcome, _AS_OBJECT]
+    left: SentExtent
+    handed: int
+    md5: str
+    took: float = 0.0
 
-    @classmethod
-    def of(cls, argument: Argument) -> Self:
+    def check(self, _ledger: Ledger) -> None:
         """See `OperatorRequest`."""
-        return cls(str(argument["boundary"]), by_hand.sent_of(argument))
-
-    def argument(self) -> dict[str, object]:
-        """See `OperatorRequest`."""
-        return by_hand.outcome_of(self.boundary, self.sent)
+        if self.outcome.answer is Answer.ACCEPTED and not self.outcome.assetid:
+            raise UsageError("an accepted upload has an id")
 
     def run(self, ledger: Ledger, _service: Searches, now: float) -> str:
         """See `OperatorRequest`."""
-        return by_hand.end(ledger, self.boundary, self.sent, now)
+        sent = Sent(self.outcome, self.left, self.handed, self.md5, self.took)
+        return by_hand.end(ledger, self.boundary, sent, now)

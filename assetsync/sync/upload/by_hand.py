@@ -6,7 +6,6 @@ Sending is left to the command: it sends the file itself, with its own permissio
 puts its attempt in doubt, and the doubt is resolved like any other.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -14,7 +13,6 @@ import structlog
 
 from assetsync.core.names import printable, sent_name, sent_names
 from assetsync.core.read_back import NEVER_PROCESSED
-from assetsync.core.sent_texts import NOT_COMPARED
 from assetsync.core.states import Event, allowed
 from assetsync.errors import UsageError
 from assetsync.ledger.file.database import is_sent_by_hand
@@ -25,27 +23,12 @@ from assetsync.ledger.versions import NewVersion
 from assetsync.model import (
     Answer,
     Fault,
-    FileStat,
-    Outcome,
     Searches,
     Sent,
-    SentExtent,
     State,
     Wanted,
 )
 from assetsync.sync.observer import Observer
-from assetsync.sync.upload.decide import Adopt, Block, TakeOver, Wait, use_equal
-from assetsync.sync.upload.facts import (
-    Content,
-    Equal,
-    EqualAsset,
-    EqualVersion,
-    Facts,
-    MayBeUploadOf,
-    NothingEqual,
-    Resembles,
-    Rules,
-)
 from assetsync.text import quoted
 
 log = structlog.get_logger(__name__)
@@ -59,11 +42,6 @@ _OPEN = (State.SENDING, State.IN_DOUBT)
 _REST = (State.SUPERSEDED, State.GONE)
 _NOT_THERE = ("missing", "unseen", "different", NEVER_PROCESSED)
 """Reasons of a row whose asset is not known to hold its content."""
-
-_ANY = Rules(settle=0.0, settles=())
-"""No rule of the configuration keeps back what an operator sends."""
-
-_TEXTS = ("assetid", "filetype", "responsecode", "message", "renamefilebody", "comingfrom")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,22 +71,6 @@ class ByHand:
     path: bytes
     intent: Intent
     send_again: bool = False
-
-    def asked(self) -> dict[str, object]:
-        """Return the argument of the request for `begin`."""
-        intent = self.intent._asdict() | {"stat": [*self.intent.stat]}
-        return {"path": self.path.hex(), "send_again": self.send_again, "intent": intent}
-
-    @classmethod
-    def of(cls, argument: Mapping[str, object]) -> "ByHand":
-        """Return the upload from the argument of a request; raises ValueError, KeyError and TypeError."""
-        intent = argument["intent"]
-        if not isinstance(intent, dict):
-            raise TypeError("its intent is no object of JSON")
-        texts = {name: str(intent[name]) for name in ("destfolderid", "sent_name", "boundary", "md5", "meta_digest")}
-        stat = FileStat(*(int(each) for each in intent["stat"]))
-        path = bytes.fromhex(str(argument["path"]))
-        return cls(path, Intent(0, stat=stat, by_hand=True, sent=NOT_COMPARED, **texts), bool(argument["send_again"]))
 
 
 def begin(ledger: Ledger, service: Searches, hand: ByHand, now: float) -> Begun:
@@ -164,31 +126,6 @@ def end(ledger: Ledger, boundary: str, sent: Sent, now: float) -> str:
             state = State.QUEUED
     log.info("uploaded by hand", path=printable(row.path), state=state, assetid=outcome.assetid)
     return f"{printable(row.path)} is {state.words}"
-
-
-def outcome_of(boundary: str, sent: Sent) -> dict[str, object]:
-    """Return the argument of the request for `end` that reports the result of an upload by hand."""
-    outcome = sent.outcome._asdict()
-    facts = {"left": sent.left, "handed": sent.bytes_sent, "md5": sent.md5, "took": sent.took}
-    return {"boundary": boundary, "outcome": outcome, **facts}
-
-
-def sent_of(argument: Mapping[str, object]) -> Sent:
-    """Return the result that `outcome_of` describes. Raise ValueError, KeyError and TypeError for a bad `argument`."""
-    fields = argument["outcome"]
-    if not isinstance(fields, dict):
-        raise TypeError("its outcome is no object of JSON")
-    assetid, filetype, *texts = (None if fields.get(name) is None else str(fields[name]) for name in _TEXTS)
-    responsecode, message, renamefilebody, comingfrom = texts
-    outcome = Outcome(
-        Answer(str(fields["answer"])), str(fields["reason"]), str(fields["detail"]), Fault(str(fields["fault"])),
-        assetid, filetype, responsecode, message, renamefilebody, comingfrom, answered=fields.get("answered") is True,
-    )  # fmt: skip
-    if outcome.answer is Answer.ACCEPTED and not assetid:
-        raise ValueError("an accepted upload has an id")
-    left, bytes_sent, md5 = SentExtent(str(argument["left"])), int(str(argument["handed"])), str(argument["md5"])
-    # A request of an older release has no duration, and does not know whether it was answered.
-    return Sent(outcome, left, bytes_sent, md5, float(str(argument.get("took", 0.0))))
 
 
 def _list(ledger: Ledger, service: Searches, hand: ByHand, now: float) -> None:
@@ -274,54 +211,33 @@ def _existing(ledger: Ledger, row: FileRow) -> Begun | None:
 
 
 def _by_equal(ledger: Ledger, hand: ByHand, row: FileRow, now: float) -> Begun | None:
-    """Return the result for a file whose content the folder has, or may have, as something else; None if it is sent."""
-    equal, content = _equal(ledger, hand, row), Content(hand.intent.md5)
-    # An earlier request to send the file in any case is not about this upload.
-    asked = row._replace(send_again=False)
-    match use_equal(Facts(asked, _ANY, now, None, _ANY.settle, content=content, equal=equal)):
-        case TakeOver(old) if row.wanted is Wanted.OUTSIDE and old.state in _REST and old.reason not in _NOT_THERE:
-            return _taken_over(ledger, hand, row, old, now)
-        case TakeOver(old):
-            return _existing(ledger, old)
-        case Adopt(assetid):
-            return Begun(THERE, f"nothing was sent: the folder holds this content as {assetid}; {_AGAIN}", assetid)
-        case Wait() if isinstance(equal, MayBeUploadOf):
-            return _existing(ledger, equal.other)
-        case Block() if isinstance(equal, Resembles):
-            first = equal.assets[0]
-            what = "the same name and size" if first.is_exact else f"the same size, named {printable(first.name)}"
-            return Begun(REFUSED, f"the folder holds {first.assetid} of {what}, and the service gives no MD5; {_AGAIN}")
-        case decision:
-            assert decision is None, "there is no other decision on equal content of the ledger"
-            return None
-
-
-def _equal(ledger: Ledger, hand: ByHand, row: FileRow) -> Equal:
-    """Return what the ledger knows of equal content in the folder.
+    """Return the result for a file whose content the folder has, or may have, as something else; None if it is sent.
 
     A version counts even if its path still holds it: the operator is asked before the folder gets a second asset.
     """
     equal_content, md5 = ledger.equal_content, str(hand.intent.md5)
-    not_there: EqualVersion | None = None
+    not_there: FileRow | None = None
     for other in (*equal_content.equals(row, md5), *equal_content.unread(row)):
         if _is_undecided(ledger, other):
-            return MayBeUploadOf(other)
-        if other.assetid is not None and other.reason not in _NOT_THERE:
-            return EqualVersion(other)
-        if other.assetid is not None:
+            return _existing(ledger, other)
+        if other.assetid is not None and other.reason in _NOT_THERE:
             # Another version or an asset may have the content.
-            not_there = not_there or EqualVersion(other)
-    sighted = equal_content.sighted(row, md5)
-    if sighted:
-        return EqualAsset(sighted[0].assetid)
-    if not_there is not None:
-        return not_there
-    undecided = equal_content.may_have_stored_it(row, md5)
-    if undecided is not None:
-        return MayBeUploadOf(undecided)
+            not_there = not_there or other
+        elif other.assetid is not None:
+            may_take = row.wanted is Wanted.OUTSIDE and other.state in _REST
+            return _taken_over(ledger, hand, row, other, now) if may_take else _existing(ledger, other)
+    if sighted := equal_content.sighted(row, md5):
+        assetid = sighted[0].assetid
+        return Begun(THERE, f"nothing was sent: the folder holds this content as {assetid}; {_AGAIN}", assetid)
+    equal = not_there or equal_content.may_have_stored_it(row, md5)
+    if equal is not None:
+        return _existing(ledger, equal)
     names = {hand.intent.sent_name, *sent_names(row.path.rpartition(b"/")[2])}
-    resembling = equal_content.resembling(row, names)
-    return Resembles(resembling) if resembling else NothingEqual()
+    first = next(iter(equal_content.resembling(row, names)), None)
+    if first is None:
+        return None
+    what = "the same name and size" if first.is_exact else f"the same size, named {printable(first.name)}"
+    return Begun(REFUSED, f"the folder holds {first.assetid} of {what}, and the service gives no MD5; {_AGAIN}")
 
 
 def _is_undecided(ledger: Ledger, row: FileRow) -> bool:

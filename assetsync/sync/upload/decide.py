@@ -255,11 +255,8 @@ def _pause(facts: Facts) -> float:
     return min(_LATER, max(_SOON, (facts.now - facts.row.queued_at) / 4))
 
 
-def use_equal(facts: Facts) -> Decision | Gather | None:
-    """Use equal content of the service, or let the file wait until it is known whether there is any.
-
-    It is the one rule that holds for uploads by hand, too.
-    """
+def _use_equal(facts: Facts) -> Decision | Gather | None:
+    """Use equal content of the service, or let the file wait until it is known whether there is any."""
     equal, md5 = facts.equal, facts.content.md5 if isinstance(facts.content, Content) else None
     if equal is None:
         return Gather(Fact.EQUAL)
@@ -390,7 +387,7 @@ _RULES: tuple[Callable[[Facts], Decision | Gather | None], ...] = (
     _there,
     _accepted_size,
     _read_whole,
-    use_equal,
+    _use_equal,
     _surely_absent,
     _passed_by_proxy,
     _described,

@@ -182,7 +182,7 @@ class SidecarState:
 
         An empty one does not count: it was opened and not written yet.
         """
-        return self.metadata is None or (self.metadata.has_own and not self.metadata.own_is_empty)
+        return self.metadata is None or (bool(self.metadata.own) and not self.metadata.own_is_empty)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,14 @@
 """Gather the facts on a file that `decide` asks for: from the ledger, the tree, its sidecars and its folder's listing.
 
 Nothing is written, except what a listing of the folder records, and which file of an ending or with a new field goes
-first. The file stays
-open, so that the file which is sent is the file on which was decided.
+first. The file stays open, so that the file which is sent is the file on which was decided.
 """
 
-import os
 from collections.abc import Callable
 from typing import NamedTuple
 
 from assetsync.core.mapping import Mappings
-from assetsync.core.metadata import folder_sidecars, own_sidecars, sent_fields, sidecar_for
+from assetsync.core.metadata import folder_sidecars, sent_fields, sidecar_for
 from assetsync.core.sent_texts import digests
 from assetsync.core.settled import is_settled
 from assetsync.errors import FileChanged, FileUnreadable, NotRegular, RootMissing, SidecarError
@@ -37,14 +35,13 @@ from assetsync.sync.upload.facts import (
 )
 from assetsync.sync.upload.folder_listing import FolderListing
 from assetsync.sync.upload.kinds import NewFields
-from assetsync.tree.body import SMALL, FileBody, digest
+from assetsync.tree.body import FileBody, digest
 from assetsync.tree.safe_open import OpenFile, Tree, expect_resources
 
 _WRITTEN_PATIENCE = 60.0
 """Seconds beyond `settle` after which a file no longer waits for an unsettled sidecar."""
 
 _MOST_WRITTEN = 10_000
-_NOW = 0.05
 _SOON = 0.025
 """Seconds of preparation after which the rest may take long, too."""
 _QUICKLY_READ = 256 * 1024
@@ -79,17 +76,13 @@ def facts_of(row: FileRow, mappings: Mappings, rules: Rules, now: float) -> Fact
 def absent_at(tree: Tree, folder: bytes) -> Absent:
     """Return what a missing file of a mapped folder means: FOLDER if the folder is empty or unreadable, else FILE."""
     try:
-        fd = tree.open_folder(folder)
-    except (OSError, RootMissing):
-        return Absent.FOLDER
-    try:
-        with os.scandir(fd) as entries:
+        with tree.listed(folder) as (_fd, entries):
             return Absent.FOLDER if next(entries, None) is None else Absent.FILE
     except OSError as error:
         expect_resources(error)
-        raise
-    finally:
-        os.close(fd)
+        return Absent.FOLDER
+    except RootMissing:
+        return Absent.FOLDER
 
 
 class SidecarStates:
@@ -104,13 +97,10 @@ class SidecarStates:
         # Per unsettled sidecar: when the wait for it began, and when it was last checked (steady seconds).
         self._since: dict[bytes, tuple[float, float]] = {}
 
-    def of(self, path: bytes, mapping: Mapping, *, is_alone: bool = False) -> SidecarState:
-        """Return the metadata of a file, or the mistake in it. Raise RootMissing.
-
-        `is_alone`: the file was just seen to have no sidecar of its own.
-        """
+    def of(self, path: bytes, mapping: Mapping) -> SidecarState:
+        """Return the metadata of a file, or the mistake in it. Raise RootMissing."""
         try:
-            merged = self._sidecars.metadata_of(path, mapping, is_alone=is_alone)
+            merged = self._sidecars.metadata_of(path, mapping)
             metadata = self._sidecars.to_send(path, mapping, merged)
         except SidecarError as error:
             written = [sidecar_for(path), *folder_sidecars(path), *self._xmp_of(path, mapping)]
@@ -201,7 +191,6 @@ class Gathering:
         self._body: FileBody | None = None
         self._before_wait = before_wait
         self._began = sources.context.clock.steady()
-        self._opened_at = 0.0
         self._sidecar_changes = 0
 
     def gather(self, fact: Fact) -> None:  # noqa: C901 - a case for each fact
@@ -286,12 +275,9 @@ class Gathering:
 
     def _open(self, mapping: Mapping) -> FileStat | Absent | Unreadable:
         row = self._facts.row
-        self._sidecar_changes, self._opened_at = self._sidecars.cache.changes, self._context.clock.steady()
-        # Hashing a large file may take minutes: look for its sidecar only after that.
-        name, endings = row.path.rpartition(b"/")[2], self._ledger.versions.xmp_endings()
-        beside = own_sidecars(name, mapping, endings) if row.size <= SMALL else ()
+        self._sidecar_changes = self._sidecars.cache.changes
         try:
-            self._file = self._tree.open(row.path, beside=beside)
+            self._file = self._tree.open(row.path)
         except NotRegular:
             return Absent.FILE
         except FileUnreadable as error:
@@ -344,7 +330,4 @@ class Gathering:
         row = self._facts.row
         if row.is_without_metadata:
             return SidecarState(self._sidecars.no_metadata(row.path, mapping))
-        # The steps since the file was opened may have taken long, and a sidecar may have appeared meanwhile.
-        waited = self._context.clock.steady() - self._opened_at
-        is_now = self._sidecars.cache.changes == self._sidecar_changes and waited < _NOW
-        return self._sources.sidecar_states.of(row.path, mapping, is_alone=self._opened().is_alone and is_now)
+        return self._sources.sidecar_states.of(row.path, mapping)

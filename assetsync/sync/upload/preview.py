@@ -46,6 +46,8 @@ class Preview:
         """Return the decision on a file; Gather if its content decides whether it is sent."""
         facts = facts_of(row, self._mappings, self._rules, self._clock.now())
         facts.refused_size = SizeLimit(self._ledger, self._clock).refused(row.size)
+        # Only the service, or the process that sends, knows the other answers.
+        facts.listing, facts.kind, facts.new_field = Listing(), KindShown(), FieldShown()
         while isinstance(decision := decide(facts), Gather) and self._gather(decision.fact, facts):
             pass
         return decision
@@ -58,7 +60,7 @@ class Preview:
             stat = self._tree.lstat(path) or stat
         return self.of(FileRow.unsaved(path, stat, destfolderid, self._clock.now()))
 
-    def _gather(self, fact: Fact, facts: Facts) -> bool:  # noqa: C901 - a case for each fact
+    def _gather(self, fact: Fact, facts: Facts) -> bool:
         """Add a fact; return False if it would have to be read from the file or the service."""
         row, mapping = facts.row, facts.mapping
         assert mapping is not None, "no fact is needed on a file without a mapping"
@@ -66,13 +68,8 @@ class Preview:
             match fact:
                 case Fact.PAST_UPLOADS:
                     facts.past_uploads = self._ledger.queue.uploads_of(row)
-                case Fact.LISTING:
-                    facts.listing = Listing()
                 case Fact.HAS_SIDECAR:
                     facts.has_sidecar = self._sidecar_states.of(row.path, mapping).has_own
-                case Fact.KIND:
-                    # Only the process that sends knows which file goes first.
-                    facts.kind = KindShown()
                 case Fact.DISK:
                     facts.disk = self._look(row, mapping)
                 case Fact.CONTENT:
@@ -84,9 +81,8 @@ class Preview:
                     facts.replaces = self._ledger.reports.asset_before(row)
                 case Fact.METADATA:
                     facts.sidecars = self._sidecar_states.of(row.path, mapping)
-                case Fact.NEW_FIELD:
-                    # Only the process that sends knows which files go first.
-                    facts.new_field = FieldShown()
+                case _:
+                    raise AssertionError(f"{fact} is set from the start")
         except RootMissing:
             facts.disk = Absent.FOLDER
         return True

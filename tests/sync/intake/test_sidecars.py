@@ -269,8 +269,8 @@ def test_old_folder_sidecar_is_not_cached(world, monkeypatch):
     sidecars, (mapping,) = world.site.sidecars, world.site.plan.mappings.all
     read = sidecars.read
 
-    def read_while_it_changes(path, mapping):
-        found = read(path, mapping)
+    def read_while_it_changes(path, allowed):
+        found = read(path, allowed)
         if path == b"_folder.yaml" and b"old" in (world.root / "_folder.yaml").read_bytes():
             world.write("_folder.yaml", b"description: new")
             sidecars.cache.forget()

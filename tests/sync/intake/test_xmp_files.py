@@ -312,7 +312,7 @@ def test_file_sent_after_the_upgrade_has_its_xmp(upgraded):
 
 def test_large_xmp_files_are_parsed_in_turn(world):
     ticks, read = [], []
-    cache = SidecarCache(world.clock, lambda: bool(ticks.append(1)))
+    cache = SidecarCache(lambda: bool(ticks.append(1)))
     small, large = [b"p" * 65536] * 2, [b"p" * 65536] * 4
     first = cache.in_turn(iter(large))
     assert len([next(first) for _ in range(3)]) == 3

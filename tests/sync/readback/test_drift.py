@@ -605,14 +605,19 @@ def test_sidecar_as_upper_file_is_found_once(make_world, folders, sidecar, path)
 def failing(monkeypatch):
     """Give the set of paths at which the disk fails; nothing of that shows in a scan."""
     paths: set[bytes] = set()
-    is_absent, read_small = Tree.is_absent, Tree.read_small
+    is_absent, existing, read_small = Tree.is_absent, Tree.existing, Tree.read_small
 
     def reads(tree, path, limit):
         if path in paths:
             raise FileUnreadable(f"{path!r}: {os.strerror(errno.EIO)}")
         return read_small(tree, path, limit)
 
+    def entries(tree, folder, names):
+        known = {folder + b"/" + name if folder else name for name in names}
+        return [*existing(tree, folder, names), *sorted(known & paths)]
+
     monkeypatch.setattr(Tree, "is_absent", lambda tree, path: path not in paths and is_absent(tree, path))
+    monkeypatch.setattr(Tree, "existing", entries)
     monkeypatch.setattr(Tree, "read_small", reads)
     return paths
 

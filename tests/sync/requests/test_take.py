@@ -121,3 +121,25 @@ def test_request_survives_the_ledger(world, request_):
     world.ledger.add_request(request_.verb, request_.argument(), world.clock.now())
     (kept,) = world.ledger.open_requests()
     assert read_request(kept.verb, kept.argument) == request_
+
+
+@pytest.mark.parametrize(
+    ("verb", "argument", "asked"),
+    [
+        ("retry", {"paths": ["61", "61"], "send_again": False}, Retry((b"a",))),
+        ("resume", {"id": 3}, Resume(3)),
+        ("doubt", {"path": "61", "asset": None}, Resolve(b"a", None)),
+        ("drift", {"paths": ["61"]}, SettleDrift((b"a",))),
+        ("audit", {}, Audit()),
+    ],
+)
+def test_requests_of_older_releases_are_read(verb, argument, asked):
+    """They left out fields without a value, and named a path twice."""
+    assert read_request(verb, argument) == asked
+
+
+@pytest.mark.parametrize("paths", [None, "61", ["no hex"], [1]])
+def test_malformed_paths_are_refused(paths):
+    """They never mean all files."""
+    with pytest.raises(ValueError):
+        read_request("retry", {"paths": paths})

@@ -17,7 +17,8 @@ from assetsync.ledger.file.database import hold_by_hand
 from assetsync.ledger.queue import Intent
 from assetsync.model import Answer, Fault, Outcome, Sent, SentExtent, State, Wanted
 from assetsync.sync.requests.take import read_request, take_requests
-from assetsync.sync.upload.by_hand import MAY_BE_THERE, MAY_SEND, REFUSED, THERE, ByHand, begin, outcome_of
+from assetsync.sync.requests.upload import BeginUpload, EndUpload
+from assetsync.sync.upload.by_hand import MAY_BE_THERE, MAY_SEND, REFUSED, THERE, ByHand, begin
 from assetsync.tree.body import digest
 from assetsync.tree.safe_open import Tree
 from tests.world import FOLDER
@@ -53,6 +54,16 @@ def running(world, boundary="one"):
         os.close(lock)
 
 
+def begin_request(hand):
+    """The request that the command leaves for an upload."""
+    return BeginUpload(hand.path, hand.intent, hand.send_again)
+
+
+def outcome_of(boundary, sent):
+    """The argument of the request by which the command reports the end of its upload."""
+    return EndUpload(boundary, sent.outcome, sent.left, sent.bytes_sent, sent.md5, sent.took).argument()
+
+
 def carry(world, verb, argument):
     return world.ask(read_request(verb, argument))
 
@@ -67,8 +78,8 @@ def attempts(world):
 
 def test_a_request_is_read_as_it_was_made(world):
     world.write("a")
-    hand = asked(world, "a")
-    assert ByHand.of(hand.asked()) == hand
+    made = begin_request(asked(world, "a"))
+    assert BeginUpload.of(json.loads(json.dumps(made.argument()))) == made
 
 
 def test_a_request_that_is_repeated_begins_once(world):
@@ -81,7 +92,7 @@ def test_a_request_that_is_repeated_begins_once(world):
 
 def test_who_has_gone_begins_nothing(world):
     world.write("a")
-    number = world.ledger.add_request("upload", asked(world, "a").asked(), world.clock.now())
+    number = world.ledger.add_request("upload", begin_request(asked(world, "a")).argument(), world.clock.now())
     take_requests(world.site.context)
     assert world.ledger.answer_to(number) == "refused: the upload was given up before it began"
     assert attempts(world) == 0
@@ -136,6 +147,17 @@ def test_lost_upload_keeps_duration_and_answer(world, said, took, answered):
     assert (attempt.took, attempt.answered) == (took, answered)
 
 
+def test_asked_wait_holds_the_folder(world):
+    """It makes no difference whether the command holds the ledger or leaves the result to its holder."""
+    world.write("a")
+    sent = Sent(FAILED._replace(retry_after=60.0), SentExtent.ALL, 7, "M")
+    with running(world):
+        hand = asked(world, "a")
+        began(world, hand)
+        carry(world, "uploaded", json.loads(json.dumps(outcome_of("one", sent))))
+    assert [*world.ledger.reports.holds(world.clock.now())] == [hand.intent.destfolderid]
+
+
 @pytest.fixture
 def lost(world):
     """An upload by hand that is known to be lost."""
@@ -185,7 +207,7 @@ def test_a_brake_on_the_identity_keeps_it(world, kind):
     world.write("a")
     world.ledger.pull_brake(kind, "site", "it is another", 0, world.clock.now())
     with running(world):
-        number = world.ledger.add_request("upload", asked(world, "a").asked(), world.clock.now())
+        number = world.ledger.add_request("upload", begin_request(asked(world, "a")).argument(), world.clock.now())
         take_requests(world.site.context)
     assert world.ledger.answer_to(number).startswith("refused: brake 1 is pulled: it is another")
 

@@ -58,7 +58,7 @@ def row_of(**values) -> FileRow:
 
 
 def metadata(*, has_own: bool = False, own_is_empty: bool = False) -> FileMetadata:
-    return FileMetadata((), "1", UploadOptions(), "digest", has_own, own_is_empty)
+    return FileMetadata((), "1", UploadOptions(), "digest", (b"a.jpg.yaml",) * has_own, own_is_empty)
 
 
 OTHER = row_of(id=2, path=b"photos/b.jpg")
