@@ -6,7 +6,7 @@ recorded by `ledger.assets`.
 
 import json
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 from assetsync.core.backoff import LONGEST
@@ -123,16 +123,9 @@ _UNDECIDED = (
 
 def looked_of(attempt: AttemptRow) -> Looked:
     """Return the answered look-ups of an attempt so far; both spans are empty if they begin anew."""
-    since, boot = attempt.look_first or 0.0, attempt.look_boot or ""
-    if attempt.grace_boot is None:
-        return Looked(since=since, boot=boot)
-    first, last = attempt.grace_first or 0.0, attempt.grace_last or 0.0
-    counted = attempt.rounds, attempt.round_at or 0.0
-    grace = Grace(attempt.grace_boot, first, last, attempt.grace_slow or 0.0, *counted)
-    watched = Grace()
-    if attempt.watch_first is not None and attempt.watch_last is not None:
-        watched = Grace(boot, attempt.watch_first, attempt.watch_last)
-    return Looked(grace, watched, attempt.watch_newest or 0, since, boot)
+    kept = json.loads(attempt.looked or "{}")
+    spans = {name: Grace(**kept.get(name, {})) for name in ("grace", "watched")}
+    return Looked(**(kept | spans))
 
 
 class Doubts:
@@ -296,14 +289,8 @@ class Doubts:
 
     def looked(self, attempt_id: int, looked: Looked, look_at: float) -> None:
         """Record an answered look-up; the next one is at `look_at`."""
-        grace, watched = looked.grace, looked.watched
-        self._store.change(
-            "UPDATE attempts SET grace_boot = ?, grace_first = ?, grace_last = ?, grace_slow = ?, rounds = ?,"
-            " round_at = ?, look_boot = ?, watch_first = ?, watch_last = ?, watch_newest = ?, look_first = ?,"
-            " look_at = ?, looks = looks + 1 WHERE id = ?",
-            *(grace.boot, grace.first, grace.last, grace.slow, grace.rounds, grace.round_at),
-            *(looked.boot, watched.first, watched.last, looked.newest, looked.since, look_at, attempt_id),
-        )
+        sql = "UPDATE attempts SET looked = ?, look_at = ?, looks = looks + 1 WHERE id = ?"
+        self._store.change(sql, json.dumps(asdict(looked)), look_at, attempt_id)
 
     def look_up_as(self, account: str) -> None:
         """Begin the spans of all open attempts anew if their look-ups were not made with this account.
@@ -377,7 +364,7 @@ class Doubts:
                 # for an upload that was not answered. The time of an upload that was cut says nothing.
                 took = attempt.took if attempt.left_part == SentExtent.PART else attempt.took or 0.0
                 conn.execute(
-                    f"UPDATE attempts SET {NEW_SPAN}, look_boot = NULL,"
+                    "UPDATE attempts SET looked = NULL,"
                     " took = IIF(?1 IS NULL, took, MAX(?1, COALESCE(took, 0))),"
                     " answered = IIF(?1 IS NULL, answered, MIN(?5, answered))"
                     " WHERE destfolderid = ?2 AND closed_at IS NULL AND size = ?3"

@@ -121,22 +121,12 @@ class AttemptRow(NamedTuple):
     name_released: int
     closed_at: float | None
     result: str | None
-    grace_boot: str | None
-    grace_first: float | None
-    grace_last: float | None
     look_at: float
     looks: int
-    grace_slow: float | None
     took: float | None
-    look_boot: str | None
-    look_first: float | None
     answered: int
-    watch_first: float | None
-    watch_last: float | None
-    watch_newest: int | None
-    rounds: int
-    round_at: float | None
     left_out: str | None
+    looked: str | None
 
 
 FILE_COLUMNS = ", ".join(FileRow._fields)
@@ -225,8 +215,8 @@ SENT_WITH_XMP = (
 Only for a ledger that an older release filled: in others it is NULL.
 """
 
-NEW_SPAN = "grace_boot = NULL, rounds = 0"
-"""SQL assignments of an attempt whose answered look-ups no longer count; the time of its first look-up is kept."""
+NEW_SPAN = "looked = json_remove(looked, '$.grace', '$.watched', '$.newest')"
+"""SQL assignment of an attempt whose answered look-ups no longer count; the time of its first look-up is kept."""
 
 
 def reopen(conn: Handle, attempt_id: int, now: float, *, why: str, accepted_id: str | None) -> None:

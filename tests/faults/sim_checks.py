@@ -236,12 +236,12 @@ class Checks:
         service, boot = self._simulation.service, self._simulation.clock.boot()
         ours = {row["assetid"] for row in self._rows("SELECT assetid FROM files WHERE assetid IS NOT NULL")}
         for row in self._rows(
-            "SELECT id, destfolderid, sent_name, grace_first, grace_last, grace_slow, took, left_part, answered"
-            " FROM attempts"
-            " WHERE closed_at IS NULL AND grace_boot = ?",
+            "SELECT id, destfolderid, sent_name, looked -> '$.grace.first' AS first, looked -> '$.grace.last' AS last,"
+            " looked -> '$.grace.slow' AS slow, took, left_part, answered"
+            " FROM attempts WHERE closed_at IS NULL AND looked ->> '$.grace.boot' = ?",
             boot,
         ):
-            first, last = row["grace_first"], row["grace_last"]
+            first, last = float(row["first"]), float(row["last"])
             if self._graces.get(row["id"]) == (first, last):
                 continue
             self._graces[row["id"]] = first, last
@@ -259,7 +259,7 @@ class Checks:
                 continue
             after = [at for at in answered if at >= last]
             counted = [first, *(at for at in answered if at < last), *after[:1]]
-            most = self._longest_gap(row) + SLOW_GAP * (row["grace_slow"] or 0.0)
+            most = self._longest_gap(row) + SLOW_GAP * float(row["slow"])
             if not after or any(later - earlier > most for earlier, later in pairwise(counted)):
                 raise Violation(f"I2: the grace of {row['sent_name']} counts look-ups that were not answered")
 

@@ -151,10 +151,10 @@ def expect_progress(simulation: "Simulation") -> None:
 
 def _pass_half_a_day(simulation: "Simulation") -> float:
     """Let half a day pass for an upload whose grace is long, as after a crash and a jump of the clock; give seconds."""
-    sql = "SELECT MAX(took) FROM attempts WHERE closed_at IS NULL AND why = 'unclean_stop' AND look_boot = ?"
+    sql = "SELECT MAX(took) FROM attempts WHERE closed_at IS NULL AND why = 'unclean_stop' AND looked ->> '$.boot' = ?"
     clock = simulation.clock
     longest = simulation.site.context.ledger.store.rows(
-        f"{sql} AND look_first > ?", clock.boot(), clock.steady() - STORED_BY_NOW
+        f"{sql} AND looked ->> '$.since' > ?", clock.boot(), clock.steady() - STORED_BY_NOW
     )[0][0]
     if UPLOAD_TIMES * (longest or 0.0) < _LONG_GRACE:
         return 0.0

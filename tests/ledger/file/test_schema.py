@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -12,8 +13,10 @@ import pytest
 import sqlite_utils
 from sqlite_utils import Migrations
 
+from assetsync.core.doubt_grace import Grace, Looked
 from assetsync.errors import LedgerError, LedgerNewer
 from assetsync.ledger.assets import Shown
+from assetsync.ledger.doubts import looked_of
 from assetsync.ledger.file import integrity, schema
 from assetsync.ledger.file.database import open_database
 from assetsync.ledger.ledger import open_ledger, read_ledger
@@ -23,8 +26,11 @@ from tests.empty_ledger import copying
 from tests.ledger.conftest import NOW, traced
 
 NEWEST = Choice(newest=True)
-TO_ASSETS = {"seen_at", "findable_at", "unseen_boot", "unseen_first", "unseen_last"}
-"""Columns of `files` that m029 moved to `assets`."""
+MOVED = {
+    "files": {"seen_at", "findable_at", "unseen_boot", "unseen_first", "unseen_last"},
+    "attempts": {"grace_boot", "grace_first", "grace_last"},
+}
+"""Columns of m001 that m029 moved to `assets`, and m030 to the column `looked`."""
 OLD = Path(__file__).parent / "data" / "m001.sql"
 KILLED = """
 import pathlib, sys
@@ -55,25 +61,27 @@ def rows_of(path: Path) -> dict[str, list[tuple[object, ...]]]:
     with closing(sqlite3.connect(":memory:")) as empty:
         empty.executescript(OLD.read_text("utf-8"))
         tables = [row[0] for row in empty.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        columns = {t: [row[1] for row in empty.execute(f"PRAGMA table_info({t})")] for t in tables}
-    of_files = ", ".join(name for name in columns["files"] if name not in TO_ASSETS)
+        counts = {t: len(empty.execute(f"PRAGMA table_info({t})").fetchall()) for t in tables}
     with closing(sqlite3.connect(path)) as conn:
-        there = {row[0] for row in conn.execute("SELECT name FROM sqlite_master")}
-        sources = {t: ("*", t) for t in tables} | {"files": (of_files, "files")}
-        if "unowned" in there:
-            sources["sightings"] = "*", "unowned"
-        rows = {table: conn.execute("SELECT {} FROM {}".format(*source)) for table, source in sources.items()}
+        views = {row[0] for row in conn.execute("SELECT name FROM sqlite_master WHERE type = 'view'")}
         return {
-            table: sorted((row[: len(columns[table])] for row in found), key=repr)
-            for table, found in rows.items()
+            table: sorted(_rows(conn, "unowned" if table == "sightings" and views else table, table, counts), key=repr)
+            for table in tables
             if table not in ("facts", "_sqlite_migrations", "sqlite_sequence")
         }
+
+
+def _rows(conn: sqlite3.Connection, source: str, table: str, counts: dict[str, int]) -> Iterator[tuple[object, ...]]:
+    moved = MOVED.get(table, set())
+    found = conn.execute(f"SELECT * FROM {source}")
+    kept = [place for place, column in enumerate(found.description) if column[0] not in moved]
+    return (tuple(row[place] for place in kept[: counts[table] - len(moved)]) for row in found)
 
 
 def without_drift(rows: dict[str, list[tuple[object, ...]]]) -> dict[str, list[tuple[object, ...]]]:
     with closing(sqlite3.connect(":memory:")) as empty:
         empty.executescript(OLD.read_text("utf-8"))
-        names = [row[1] for row in empty.execute("PRAGMA table_info(files)") if row[1] not in TO_ASSETS]
+        names = [row[1] for row in empty.execute("PRAGMA table_info(files)") if row[1] not in MOVED["files"]]
     drift = names.index("drift")
     return rows | {"files": [row[:drift] + row[drift + 1 :] for row in rows["files"]]}
 
@@ -299,6 +307,44 @@ def test_killed_move_to_assets_is_repeated(before_assets, statement: int):
     assert contents_of(path)[1:] == before
     assert [*assets_of(path)] == ["A", "B"]
     assert uncounted(path) == set()
+
+
+@pytest.mark.parametrize(
+    ("grace", "look", "watch", "kept"),
+    [
+        (
+            ("boot", 5.0, 7.0, 2.0, 3, 6.0),
+            ("boot", 4.0),
+            (4.5, 7.0, 2),
+            Looked(Grace("boot", 5.0, 7.0, 2.0, 3, 6.0), Grace("boot", 4.5, 7.0), 2, 4.0, "boot"),
+        ),
+        # The spans were to begin anew.
+        ((None, 5.0, 7.0, 2.0, 0, 6.0), ("boot", 4.0), (4.5, 7.0, 2), Looked(since=4.0, boot="boot")),
+        ((None, None, None, None, 0, None), (None, None), (None, None, None), Looked()),
+        # An earlier release recorded no span of all answers.
+        (
+            ("boot", 5.0, 7.0, None, 0, None),
+            (None, None),
+            (None, None, None),
+            Looked(Grace("boot", 5.0, 7.0)),
+        ),
+    ],
+    ids=["whole", "anew", "none", "early"],
+)
+def test_answered_look_ups_stay_as_they_were(before_assets, grace, look, watch, kept):
+    path, add = before_assets
+    version = add(None, (None,) * 9, state="in_doubt")
+    names = ("grace_boot", "grace_first", "grace_last", "grace_slow", "rounds", "round_at")
+    names += ("look_boot", "look_first", "watch_first", "watch_last", "watch_newest")
+    with closing(sqlite3.connect(path)) as conn, conn:
+        conn.execute(
+            "INSERT INTO attempts (file_id, destfolderid, sent_name, folded_name, boundary, size, mtime_ns, inode,"
+            f" start_no, started_at, {', '.join(names)}) VALUES (?, 'F', 'a', 'a', 'b', 1, 1, 1, 1, 1, "
+            f"{', '.join('?' * len(names))})",
+            (version, *grace, *look, *watch),
+        )
+    with closing(open_ledger(path)) as ledger:
+        assert looked_of(ledger.doubts.of(version)) == kept
 
 
 def test_renamed_facts_keep_their_values(old: Path):

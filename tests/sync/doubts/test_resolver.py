@@ -1457,7 +1457,7 @@ def test_unanswered_listing_counts_for_no_grace(world, available):
     _fail_when(world, lambda request: request.searchfor == "%" and request.available == available)
     world.live(30 * GRACE)
     assert (world.row("a.jpg").state, len(world.service.posts)) == (IN_DOUBT, 1)
-    assert world.ledger.doubts.of(world.row("a.jpg").id).grace_boot is None
+    assert world.ledger.doubts.of(world.row("a.jpg").id).looked is None
 
 
 def test_folder_that_is_partly_answered_is_left_alone(world):
