@@ -368,13 +368,14 @@ def test_trouble_during_a_commit_stops(world, slow_commit):
 
 
 def test_deleted_row_stops_no_taking_back(world, slow_commit, monkeypatch):
-    """At a stop, files are taken back from the workers; one of their rows is gone."""
+    """At a stop, files are taken back from the workers; the row of the first of them is gone."""
     take_back = world.site.uploads.results.take_back
+    deleted: list[str] = []
 
     def delete_first(attempt, ready):
-        if ready.row.path == b"01":
-            delete = "DELETE FROM files WHERE path = CAST('01' AS BLOB)"
-            world.ledger.store.write(lambda conn: conn.execute(delete))
+        if not deleted:
+            deleted.append(ready.row.path.decode())
+            world.ledger.store.write(lambda conn: conn.execute("DELETE FROM files WHERE id = ?", (ready.row.id,)))
         take_back(attempt, ready)
 
     monkeypatch.setattr(world.site.uploads.results, "take_back", delete_first)
@@ -384,7 +385,8 @@ def test_deleted_row_stops_no_taking_back(world, slow_commit, monkeypatch):
     slow_commit.go_on.set()
     assert running.join() is Step.WORKED
     assert run(world) is Step.IDLE
-    assert "01" not in world.posted()
+    assert len(deleted) == 1
+    assert deleted[0] not in world.posted()
     assert set(world.states().values()) == {State.STORED}
 
 
