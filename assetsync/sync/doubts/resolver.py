@@ -38,7 +38,8 @@ _BY_NAME_AT_MOST = 20
 _BY_NAME_LOOKS = 3
 """Number of its look-ups in which a doubt is searched for by its own name while its folder is not listed."""
 _LISTED_AGAIN = 40
-"""A folder is listed again after so many times the seconds that its listing took, or after a part of the grace."""
+"""A folder is listed again after so many times the seconds that its listing took, or after a part of the grace if that
+is sooner."""
 _LISTED_AGAIN_PART = 1 / 4
 _SAMPLES = 3
 _FAILED_IN_A_ROW = 2
@@ -190,10 +191,8 @@ class Resolver:
             # Searches by name found all due doubts: the others wait for a listing that is needed.
             unseen = []
         keeps_failing = self._lookup_gates.keeps_failing(destfolderid) and self._answers == answers
-        if unseen and not lists and failure is None and self._shows_ours(destfolderid, unseen):
-            for one in unseen:
-                self._wait(one, replace(self._watch(one), by_name=True), counts=True)
-        elif unseen and (failure is None or (failure.is_passing and not keeps_failing)):
+        continues = not lists and failure is None and self._shows_ours(destfolderid, unseen)
+        if unseen and not continues and (failure is None or (failure.is_passing and not keeps_failing)):
             # A listing also shows the assets that a search by name shows.
             failure = self._by_listing(destfolderid, unseen)
             if failure is not None and failure.is_passing and self._answers == answers:
@@ -202,6 +201,9 @@ class Resolver:
         answered = [one for one in looking if one.is_answered]
         if answered:
             self._judge_all(destfolderid, answered)
+        for one in unseen if continues else ():
+            one.is_answered = True
+            self._wait(one, replace(self._watch(one), by_name=True), counts=True)
         return looking, failure
 
     def _listing_in(self, destfolderid: str) -> float:
@@ -247,7 +249,7 @@ class Resolver:
         samples = self._ledger.control_samples.read_back_last(destfolderid, _SAMPLES)
         named = ((one.sent_name, one.assetid) for one in samples)
         name, assetid = next((each for each in named if each[0] and not is_broad(each[0])), (None, None))
-        if name is None or any(one.assets for one in unseen):
+        if name is None or not unseen or any(one.assets for one in unseen):
             return False
         shown = False
 
