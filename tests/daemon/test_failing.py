@@ -105,6 +105,7 @@ def test_lack_of_threads_pauses_sending(make, sandbox):
 def test_lack_of_threads_delays_no_stop(make):
     running = make()
     running.start(broken=LARGE_STACKS)
+    running.until(lambda: running.events("scanned"))
     refuse_threads(running.process.pid)
     assert running.stop(15) == 0
     assert [event["event"] for event in running.events()][-2:] == ["stopping", "stopped"]
