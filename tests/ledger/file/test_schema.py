@@ -39,6 +39,14 @@ from tests.faults.killed import Killer, in_the_migration
 in_the_migration(Killer(int(sys.argv[2])))
 open_ledger(pathlib.Path(sys.argv[1]))
 """
+KILLED_AT_COPY = """
+import pathlib, sys
+from sqlite_utils.db import Table
+from assetsync.ledger.ledger import open_ledger
+from tests.faults import killed
+getattr(killed, sys.argv[2])(Table, "transform")(killed.Killer(1))
+open_ledger(pathlib.Path(sys.argv[1]))
+"""
 
 
 @pytest.fixture
@@ -345,6 +353,28 @@ def test_answered_look_ups_stay_as_they_were(before_assets, grace, look, watch, 
         )
     with closing(open_ledger(path)) as ledger:
         assert looked_of(ledger.doubts.of(version)) == kept
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_killed_copy_of_attempts_is_repeated(tmp_path: Path, when: str):
+    """The indexes are gone before the copy, and are made again after it."""
+    path = tmp_path / "before.db"
+    stop_before(path, "m030_looked")
+    with closing(sqlite3.connect(path)) as conn, conn:
+        conn.execute(
+            "INSERT INTO attempts (file_id, destfolderid, sent_name, folded_name, boundary, size, mtime_ns, inode,"
+            " start_no, started_at, grace_boot, rounds) VALUES (1, 'F', 'a', 'a', 'b', 1, 1, 1, 1, 1, 'boot', 3)"
+        )
+    _, *before = contents_of(path)
+    command = [sys.executable, "-c", KILLED_AT_COPY, str(path), when]
+    died = subprocess.run(command, cwd=Path(__file__).parents[3], check=False, timeout=60)
+    assert died.returncode == -signal.SIGKILL
+    assert contents_of(path)[1:] == before
+    open_ledger(path).close()
+    open_ledger(tmp_path / "new.db").close()
+    assert shape_of(path) == shape_of(tmp_path / "new.db")
+    with closing(sqlite3.connect(path)) as conn:
+        assert conn.execute("SELECT id, sent_name FROM attempts").fetchall() == [(1, "a")]
 
 
 def test_renamed_facts_keep_their_values(old: Path):
