@@ -20,7 +20,8 @@ _CODECS = {
     "iso-8859-1": "iso-8859-1", "latin1": "iso-8859-1", "latin-1": "iso-8859-1", "iso-8859-15": "iso-8859-15",
     "us-ascii": "ascii", "windows-1252": "cp1252", "utf-8": "utf-8-sig", "utf8": "utf-8-sig",
 }  # fmt: skip
-_BLANK = re.compile(r"[ \t\r\n\f\v]*")
+_BLANKS = " \t\r\n\f\v"
+_BLANK = re.compile(f"[{_BLANKS}]*")
 _WHOLE_ROW = re.compile(r'(?=[,\]])|\[(?:[^"\[\]]|"(?:[^"\\]|\\.)*+")*+\]', re.DOTALL)
 # strict=False accepts raw control characters, which occur in names and keywords (observed).
 # NaN and the infinities are not JSON, and no consumer expects them: they become None.
@@ -46,18 +47,28 @@ class SlidingText:
     def peek(self) -> str:
         """Skip blanks and return the next character without taking it; "" at the end."""
         while True:
+            found = self._window[self._at : self._at + 1]
+            # Most rows begin without a blank: no match is needed for them.
+            if found.strip(_BLANKS):
+                return found
             self._at = cast("re.Match[str]", _BLANK.match(self._window, self._at)).end()
             if self._at < len(self._window):
                 return self._window[self._at]
             if not self._grow():
                 return ""
 
+    def takes(self, expected: str) -> bool:
+        """Take the next character that is not blank if it is the expected character; return whether it is."""
+        if self.peek() != expected:
+            return False
+        self._at += 1
+        return True
+
     def take(self, expected: str) -> None:
         """Take the next character that is not blank; raises BadAnswer if it is not the expected character."""
-        found = self.peek()
-        if found != expected:
+        if not self.takes(expected):
+            found = self.peek()
             raise cut() if found == "" else BadAnswer(f"the search answer has {found!r} where {expected!r} belongs")
-        self._at += 1
 
     def match(self, pattern: re.Pattern[str], reach: int) -> re.Match[str] | None:
         """Take the text that matches the pattern at the current position, within `reach` characters."""

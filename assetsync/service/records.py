@@ -347,14 +347,12 @@ class RecordStream:
     def _rows(self) -> Iterator[object]:
         text = self._text
         text.take("[")
-        if text.peek() == "]":
-            text.take("]")
+        if text.takes("]"):
             return
         while True:
             yield text.value(is_row=True)
-            if text.peek() != ",":
+            if not text.takes(","):
                 break
-            text.take(",")
         text.take("]")
 
 
