@@ -284,7 +284,7 @@ class Resolver:
         if listing.incomplete is not None:
             return self._each_by_name(destfolderid, rest, listing.incomplete)
         for one in rest:
-            one.is_answered = not one.facts.refused_as_duplicate or self._candidates.has_equal(one)
+            one.is_answered = not one.facts.refused_as_duplicate
         elsewhere = [one for one in rest if not one.is_answered]
         failure = self._read(elsewhere, self._observer.everything(), None) if elsewhere else None
         for one in elsewhere:
