@@ -34,6 +34,7 @@ from assetsync.ledger.assets import Shown
 from assetsync.ledger.read_back import Change, KnownAsset
 from assetsync.ledger.rows import GOES_ON, MISSING, FileRow
 from assetsync.model import Asset, State, Wanted
+from assetsync.service.search import like_pattern
 from assetsync.sync.context import Context
 from assetsync.sync.lookup_gates import HealthCheck, LookupGates
 from assetsync.sync.observer import InTurn, names_of, of_ids
@@ -278,10 +279,11 @@ class Verifier:
         """
         more: list[FileRow] = []
         ids = {row.assetid for row in rows if row.assetid is not None}
-        names = {name for row in rows for name in self._context.names_of_path(row.path)}
+        # Several names may be searched for in one way.
+        names = {like_pattern(name): name for row in rows for name in self._context.names_of_path(row.path)}
         # After a failed listing, searches by name may still be answered.
         few = len(names) <= _BY_NAME_AT_MOST or folder in self._lookup_gates
-        for name in sorted(names)[:_BY_NAME_AT_MOST] if few else []:
+        for _, name in sorted(names.items())[:_BY_NAME_AT_MOST] if few else []:
             shown = self._observer.first_named_in(folder, name)
             found.update(of_ids(self._sent_metadata.look(shown), ids))
         if ids - set(found):
