@@ -163,6 +163,11 @@ class Audits:
         sql = "UPDATE files SET audited_at = ? WHERE assetid = ? AND state IN ('superseded', 'gone')"
         self._store.change_each(sql, [(at, assetid) for assetid in assetids])
 
+    def met_ids(self, assetids: Collection[str], at: float) -> None:
+        """Record that an audit begun `at` met these assets of verified versions."""
+        sql = f"UPDATE files SET audited_at = ? WHERE assetid = ? AND {_VERIFIED} AND {_LIVE}"
+        self._store.change_each(sql, [(at, assetid) for assetid in assetids])
+
     def verified(self, unmet: Unmet, audit: RunningAudit) -> int:
         """Return the number of versions that the audit should meet; those verified since its start do not count."""
         sql, values = unmet.sql("COUNT(*)")

@@ -180,6 +180,10 @@ def is_broad(name: str) -> bool:
 LONG = 500
 """Rows from which on a listing without a total may have been cut: the least limit that a service is known to have."""
 
+PARTS = ("0", None)
+"""The values of `available` in one look-up (interface section 4.1): some releases show unprocessed assets only on
+request. These come first, so that an asset that is processed meanwhile is shown once at least."""
+
 _CUT_FIX = "the service limits its answers: raise that limit there, or move files to more folders"
 _BATCH = 500
 _SAMPLES = 3
@@ -199,6 +203,10 @@ class Observer:
         """Ask for all assets of a folder; `patience` as in `SearchRequest`."""
         request = SearchRequest("%", folderid=folder, dbdirect=True, patience=patience)
         return FolderContents(self, request, checked=checked)
+
+    def part_of_folder(self, folder: str, available: str | None) -> "FolderContents":
+        """Ask for one of the two `PARTS` of a folder; in some releases it holds all assets."""
+        return FolderContents(self, SearchRequest("%", folderid=folder, dbdirect=True), parts=[available])
 
     def named_in(self, folder: str, name: str) -> "FolderContents":
         """Ask for the assets of a folder that the service shows under a name, however it writes the name."""
@@ -235,10 +243,9 @@ class Observer:
 
     def _everywhere(self, pattern: str) -> Iterator[Asset]:
         request = SearchRequest(pattern, dbdirect=True, showrenditions=False)
-        # Some releases of the service show unprocessed assets only if a request asks for them.
-        for each in (request, replace(request, available="0")):
+        for available in PARTS:
             extent = Extent()
-            yield from every(self.service.search, each, extent=extent)
+            yield from every(self.service.search, replace(request, available=available), extent=extent)
             if extent.stated > extent.rows:
                 shown = f"{extent.rows:,} of {extent.stated:,}"
                 raise BadAnswer(f"the search in all folders is cut: it holds {shown} assets")
@@ -311,8 +318,7 @@ class Observer:
 class FolderContents:
     """The assets that the database shows for a request about one folder (interface section 4.1); read it once.
 
-    Some releases show unprocessed assets only on request. They are asked for first, so that an asset that is processed
-    meanwhile is shown once at least; other releases show each asset twice. Renditions are no assets.
+    Releases that do not tell processed assets from others show each asset in both `PARTS`. Renditions are no assets.
 
     Raise BadAnswer if there are rows, and none of them is of the folder. With `checked`, an answer that shows none of
     our assets is compared with those that were read back from the folder before. Raise BadAnswer at the end if the
@@ -320,17 +326,23 @@ class FolderContents:
     folder. An answer with other assets that lacks one is incomplete.
     """
 
-    def __init__(self, observer: Observer, request: SearchRequest, *, checked: bool = False) -> None:
+    def __init__(
+        self,
+        observer: Observer,
+        request: SearchRequest,
+        *,
+        checked: bool = False,
+        parts: Sequence[str | None] = PARTS,
+    ) -> None:
         """Take a request that names one folder."""
         self._observer = observer
         self._request = replace(request, showrenditions=False)
         self._folder = request.folderid or ""
         self._checked = checked
+        self._parts = parts
         self._why: str | None = None
         self.count = 0
         """Number of assets so far."""
-        self.is_second_part = False
-        """Whether the assets are now those that are not unprocessed, in releases that tell them apart."""
         self.may_be_cut = False
         """After the iteration: whether the answer is long and states no total, so that it may have been cut."""
 
@@ -343,8 +355,7 @@ class FolderContents:
         batch: list[str] = []
         owned = self._observer.ledger.doubts.owned
         is_ours = not self._checked
-        for available in ("0", None):
-            self.is_second_part = available is None
+        for available in self._parts:
             for asset in self._part(available):
                 if not is_ours:
                     batch.append(asset.id)

@@ -54,9 +54,7 @@ class Auditor:
         result = AuditCounts(folder)
         self._members.begin()
         uploads = self._ledger.doubts.left_in(folder, audit.at)
-        contents = self._observer.folder(folder, checked=False)
-        # Releases that do not tell them apart show each asset in both parts.
-        assets = (asset for asset in contents.all() if asset.processed == contents.is_second_part)
+        assets = self._observer.part_of_folder(folder, None).all()
         while batch := list(islice(assets, _BATCH)):
             strangers = self._compare(batch, audit.at, result)
             self._explain(strangers, uploads, audit.at, result)

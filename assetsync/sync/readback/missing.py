@@ -78,6 +78,9 @@ class MissingAssets:
         case = _Case(self._context, audit, result, resend=self._resend)
         here, away = Unmet(result.folder), Unmet(result.folder, away_from=self._mapped)
         missing, moved = case.count(here), case.count(away)
+        if missing:
+            case.meet_unprocessed()
+            missing = case.count(here)
         known = audits.verified(here, audit) + audits.verified(away, audit) if missing or moved else 0
         most = max(_FEW, known * _SHARE)
         if missing > most and not self._allow_or_brake(missing, known, result):
@@ -139,6 +142,12 @@ class _Case:
     def count(self, unmet: Unmet) -> int:
         """Count the assets that are still unmet; each count may read all files of the ledger."""
         return self._ledger.audits.count(unmet, self._audit)
+
+    def meet_unprocessed(self) -> None:
+        """Search for unprocessed assets, which some releases show only on request (interface section 4.1)."""
+        met = (asset.id for asset in self._observer.part_of_folder(self._result.folder, "0").all())
+        while batch := list(islice(met, _BATCH)):
+            self._ledger.audits.met_ids(batch, self._audit.at)
 
     def look(self, unmet: Unmet) -> int:
         """Look up unmet assets in all folders, record those found, and return how many are still unmet."""
