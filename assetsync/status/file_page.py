@@ -21,7 +21,7 @@ from assetsync.model import NextTry, State, Wanted
 from assetsync.status.file_sentences import attempt_line, error_of, meaning_of, next_try_text
 from assetsync.status.find import named, shown, words_of
 from assetsync.status.sentences import about, step_for
-from assetsync.status.shell import Shell, ago, coded
+from assetsync.status.shell import ago, coded, shell
 from assetsync.status.site_status import Level
 from assetsync.text import amount, quoted, runnable
 
@@ -44,7 +44,7 @@ class FilePage:
         self._ledger = ledger
         self._mappings = Mappings(mappings(config))
         self._next_try = next_try
-        self._shell = Shell("file.html", "page.css", "files.css")
+        self._shell = shell("file.html", "page.css", "files.css")
 
     @property
     def policy(self) -> str:

@@ -13,7 +13,7 @@ from assetsync.ledger.rows import FileRow
 from assetsync.log import redact
 from assetsync.model import State
 from assetsync.status.sentences import percent
-from assetsync.status.shell import Shell, ago
+from assetsync.status.shell import ago, shell
 from assetsync.text import amount, files, printable, span
 
 _RESULTS = 50
@@ -48,7 +48,7 @@ class FindPage:
         self._ledger = ledger
         self._deliveries = Deliveries(ledger.store)
         self._root = root.rstrip(b"/") + b"/"
-        self._shell = Shell("files.html", "page.css", "files.css")
+        self._shell = shell("files.html", "page.css", "files.css")
 
     @property
     def policy(self) -> str:

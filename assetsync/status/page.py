@@ -36,7 +36,7 @@ from assetsync.status.sentences import (
     vanished_from,
     why_blocked,
 )
-from assetsync.status.shell import Shell, When, ago, coded
+from assetsync.status.shell import When, ago, coded, shell
 from assetsync.status.site_status import DriftGroup, Live, SiteStatus
 from assetsync.text import amount, files, moment, named_path, printable, quoted, runnable, span
 
@@ -139,7 +139,7 @@ class Page:
     """The status page of one site; any thread may render it."""
 
     def __init__(self) -> None:
-        self._shell = Shell("page.html", "page.css")
+        self._shell = shell("page.html", "page.css")
 
     @property
     def policy(self) -> str:

@@ -8,6 +8,7 @@ import base64
 import hashlib
 import re
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files as resources
 from typing import Any
 
@@ -29,7 +30,7 @@ class When:
 
 
 class Shell:
-    """One template of `templates/` with its styles, loaded once."""
+    """One template of `templates/` with its styles."""
 
     def __init__(self, name: str, *styles: str) -> None:
         style, script = "".join(map(_text, styles)), _text("page.js")
@@ -46,6 +47,12 @@ class Shell:
     def render(self, values: dict[str, Any]) -> str:
         """Return the document with these values, without secrets."""
         return redact(self._template.render(values))
+
+
+@cache
+def shell(name: str, *styles: str) -> Shell:
+    """Return the shell of a template, which is compiled once a process."""
+    return Shell(name, *styles)
 
 
 def _text(name: str) -> str:

@@ -65,7 +65,7 @@ class Resolver:
     ) -> None:
         """Start without any measured look-up times; `grace`, `lag` and `read_timeout` are in seconds."""
         self._ledger = context.ledger
-        self._account = context.service.account
+        self._service = context.service
         self._observer = context.observer
         self._clock = context.clock
         self._progress = context.progress
@@ -100,7 +100,7 @@ class Resolver:
             if not self._is_begun:
                 # Go on with the spans of the last process, if its look-ups were made in the same way. A gap may be as
                 # long as the grace allows, which depends on the time-out, too.
-                self._ledger.doubts.look_up_as(f"{self._account} {self._grace:g} {self._read_timeout:g}")
+                self._ledger.doubts.look_up_as(f"{self._service.account} {self._grace:g} {self._read_timeout:g}")
                 self._is_begun = True
             self._forget_decided()
             due = self._in_one_round(due, now)
