@@ -19,6 +19,7 @@ from xdist.workermanage import WorkerController
 
 from assetsync.ledger.file import integrity
 from assetsync.sandbox import Sandbox
+from assetsync.service import client
 
 from .empty_ledger import copying
 from .process import left_as_it_was
@@ -198,6 +199,14 @@ def _process_as_it_was() -> Iterator[None]:
 def _copy_new_ledgers() -> Iterator[None]:
     with copying() as migrate, pytest.MonkeyPatch.context() as patch:
         patch.setattr(integrity, "migrate", migrate)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _digest_keys_quickly() -> Iterator[None]:
+    """Digest keys in one round: the keys of tests are no secrets. Processes that tests start take all rounds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client, "ROUNDS", 1)
         yield
 
 

@@ -40,7 +40,7 @@ STREAM_LIMIT = 2 * 1024**3
 
 _SLOWEST = 1024  # bytes a second: the lowest average rate of a stream, beyond the first read_timeout seconds of waiting
 
-_STRETCH = 100_000
+ROUNDS = 100_000
 """Rounds of PBKDF2 for `account`: 30 to 60 ms."""
 
 _NOT_BY_POST = (400, 404, 405, 501)
@@ -78,7 +78,7 @@ class HttpService:
     def account(self) -> str:
         """A digest of address and key for the ledger; slow to make, so that a short key cannot be guessed from it."""
         place = f"assetsync {self._search_url}".encode()
-        return hashlib.pbkdf2_hmac("sha256", self._key.encode(), place, _STRETCH, dklen=8).hex()
+        return hashlib.pbkdf2_hmac("sha256", self._key.encode(), place, ROUNDS, dklen=8).hex()
 
     def close(self) -> None:
         """Close every connection; open requests of other threads end as unanswered, and new requests fail."""

@@ -10,6 +10,7 @@ import pytest
 
 from assetsync.model import SearchRequest, State
 from assetsync.sandbox import FaultKind, FaultRule
+from assetsync.sync import observer
 from tests.world import World
 
 from .conftest import FOLDER, Place
@@ -19,8 +20,14 @@ ROWS = 25
 """Rows of a page, or of a capped list: the least that is not taken for the last page."""
 GRACE = 20.0
 """Seconds of the grace of a doubt in the world."""
-LONG = 520
-"""Files of a folder whose list may be capped although it states no total: more than 500."""
+LONG = 120
+"""Files of a folder whose list may be capped although it states no total: more than `observer.LONG` is here."""
+
+
+@pytest.fixture(autouse=True)
+def _a_hundred_rows_are_many(monkeypatch):
+    """Let lists of 100 rows be long, and not of 500, which take five times as long to send."""
+    monkeypatch.setattr(observer, "LONG", 100)
 
 
 def fill(place: Place, count: int = COUNT) -> None:
@@ -146,14 +153,14 @@ def test_assets_deleted_between_pages_send_nothing(world):
 
 def test_long_capped_listing_without_total_sends_nothing(world):
     put_files(world, [f"{number:04}.jpg" for number in range(LONG)])
-    world.service.cap = LONG - 20
+    world.service.cap = LONG - 10
     expect_nothing_sent(world)
 
 
 def test_capped_listing_of_one_size_sends_nothing(world):
     """Scans are of one size; few files were sent when the next scan ends."""
     put_files(world, [f"{number:04}.jpg" for number in range(LONG)], one_size=True)
-    world.service.cap = LONG - 20
+    world.service.cap = LONG - 10
     world.scan()
     world.site.uploader.step()
     world.clock.advance(60)
@@ -163,7 +170,7 @@ def test_capped_listing_of_one_size_sends_nothing(world):
 def test_broad_name_waits_for_the_end_of_the_scan(world):
     """No search by name shows whether the long listing lacks the file."""
     put_files(world, ["日.jpg", *(f"{number:04}.jpg" for number in range(LONG))])
-    world.service.cap = LONG - 20
+    world.service.cap = LONG - 10
     world.hint("日.jpg")
     world.site.uploader.step()
     assert world.posted() == []
@@ -181,7 +188,7 @@ def test_restart_lists_capped_folder_again(world):
     later = {name: (world.root / name).read_bytes() for name in names[10:]}
     for name in later:
         (world.root / name).unlink()
-    world.service.cap = LONG - 20
+    world.service.cap = LONG - 10
     world.scan()
     world.live(60.0, tick=5.0)
     assert set(world.states().values()) == {State.VERIFIED}
