@@ -282,7 +282,7 @@ def _dispute(conn: Handle, file_id: int, now: float) -> None:
     """Put a row in doubt again because its adopted asset belongs to another upload."""
     last = conn.execute("SELECT MAX(id) FROM attempts WHERE file_id = ?", (file_id,)).fetchone()[0]
     if last is not None:
-        reopen(conn, last, now, why="disputed", accepted_id=None)
+        reopen(conn, last, now, why="disputed")
     detail = "its asset belongs to another upload"
     if conn.execute("SELECT state FROM files WHERE id = ?", (file_id,)).fetchone()[0] == State.IN_DOUBT:
         # The row was in doubt already (unseen): its look-ups continue without the id.

@@ -442,7 +442,7 @@ def _found(conn: Handle, doubt: OpenDoubt, verdict: Verdict, now: float) -> None
     if doubt.attempt.is_duplicate:
         # The asset was there before this upload, and has the metadata of another file, if any.
         uploaded: dict[str, float | None] = {"uploaded_at": None}
-    elif doubt.attempt.accepted_id is None:
+    elif doubt.file.assetid is None:
         count_upload(conn, doubt.attempt.size, now)
         uploaded = {"uploaded_at": now}
     else:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from assetsync.core.sent_texts import SentTexts
+from assetsync.core.sent_texts import NOT_COMPARED, SentTexts
 from assetsync.ledger.file.database import ANY_OF, Database, below
 from assetsync.ledger.file.handle import Handle
 from assetsync.ledger.rows import FILE_COLUMNS, SENT_WITH_XMP, WHOSE_ASSET, FileRow, file_row, files_where
@@ -197,7 +197,10 @@ class MetadataDrift:
 
         It is also unknown if the upload's metadata is not what the asset has: a person may have named another asset.
         """
-        sql = "SELECT sent_fields FROM attempts WHERE file_id = ? AND meta_digest = ? ORDER BY id DESC LIMIT 1"
+        sql = (
+            "SELECT json_extract(metadata, '$.fields') FROM attempts"
+            " WHERE file_id = ? AND json_extract(metadata, '$.digest') = ? ORDER BY id DESC LIMIT 1"
+        )
         found: str | None = self._store.value(sql, row.id, row.meta_digest) if row.uploaded_at is not None else None
         return found
 
@@ -226,24 +229,24 @@ class MetadataDrift:
         if not known:
             return {}
         sql = (
-            "SELECT a.file_id, a.id, a.meta_digest, a.description_digest, a.keywords_digest"
-            f" FROM attempts a CROSS JOIN files f ON f.id = a.file_id WHERE a.file_id {ANY_OF}"
-            " AND a.result = 'accepted' AND f.uploaded_at = a.ended_at"
-            " AND COALESCE(a.description_digest, a.keywords_digest) IS NOT NULL"
+            "SELECT a.file_id, a.id, a.metadata FROM attempts a CROSS JOIN files f ON f.id = a.file_id"
+            f" WHERE a.file_id {ANY_OF} AND a.result = 'accepted' AND f.uploaded_at = a.ended_at"
         )
-        found = self._store.rows(sql, json.dumps([*known]))
-        uploads = [SentUpload(known[row[0]], row[1], row[2], SentTexts(row[3], row[4])) for row in found]
-        return {str(upload.row.assetid): upload for upload in uploads}
+        uploads = {}
+        for file_id, attempt_id, metadata in self._store.rows(sql, json.dumps([*known])):
+            row, sent = known[file_id], json.loads(metadata)
+            texts = SentTexts(*map(sent.get, SentTexts._fields))
+            if texts != NOT_COMPARED:
+                uploads[str(row.assetid)] = SentUpload(row, attempt_id, sent.get("digest"), texts)
+        return uploads
 
     def compared(self, found: Sequence[tuple[SentUpload, str | None]]) -> None:
         """Record for uploads how the service's metadata differs, None if it does not; they are not compared again."""
 
         def work(conn: Handle) -> None:
             for upload, difference in found:
-                conn.execute(
-                    "UPDATE attempts SET description_digest = NULL, keywords_digest = NULL WHERE id = ?",
-                    (upload.attempt_id,),
-                )
+                sql = "UPDATE attempts SET metadata = json_remove(metadata, '$.description', '$.keywords') WHERE id = ?"
+                conn.execute(sql, (upload.attempt_id,))
                 if difference is not None:
                     sql = "UPDATE files SET not_as_sent = ? WHERE id = ? AND assetid = ?"
                     conn.execute(sql, (difference, upload.row.id, upload.row.assetid))

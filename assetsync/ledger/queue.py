@@ -3,6 +3,7 @@
 Finding equal content that makes an upload unnecessary is left to `equal_content`.
 """
 
+import json
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -113,11 +114,10 @@ _OF_ITS_NAME = (
 
 
 class Queue:
-    """The ledger's part for sending. `start_no` is the number of the start of this process."""
+    """The ledger's part for sending."""
 
-    def __init__(self, store: Database, start_no: int) -> None:
+    def __init__(self, store: Database) -> None:
         self._store = store
-        self._start_no = start_no
 
     def due(
         self,
@@ -247,13 +247,11 @@ class Queue:
             try:
                 cursor = conn.execute(
                     "INSERT INTO attempts (file_id, destfolderid, sent_name, folded_name, boundary, size, mtime_ns,"
-                    " inode, md5, meta_digest, start_no, started_at, by_hand, description_digest, keywords_digest,"
-                    " left_out, sent_fields) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    " inode, md5, started_at, by_hand, metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
                         intent.file_id, intent.destfolderid, intent.sent_name, intent.sent_name.casefold(),
                         intent.boundary, intent.stat.size, intent.stat.mtime_ns, intent.stat.inode, intent.md5,
-                        intent.meta_digest, self._start_no, now, intent.by_hand, *intent.sent,
-                        intent.left_out, intent.fields,
+                        now, intent.by_hand, _metadata(intent),
                     ),
                 )  # fmt: skip
             except IntegrityError as error:
@@ -464,6 +462,12 @@ class Queue:
                 release_folder(conn, folder["destfolderid"], now)
 
         self._store.write(work)
+
+
+def _metadata(intent: Intent) -> str:
+    """Return what an attempt records of its metadata, as JSON."""
+    sent = {"digest": intent.meta_digest, "fields": intent.fields, "left_out": intent.left_out}
+    return json.dumps({name: value for name, value in {**sent, **intent.sent._asdict()}.items() if value is not None})
 
 
 def _is_queued(conn: Handle, file_id: int) -> bool:

@@ -156,7 +156,7 @@ def _doubt(conn: Handle, row: FileRow, changes: dict[str, Any], now: float) -> N
     reason = MISSING if row.reason == MISSING or row.verified_at is not None else "unseen"
     last = conn.execute("SELECT MAX(id) FROM attempts WHERE file_id = ?", (row.id,)).fetchone()[0]
     if last is not None:
-        reopen(conn, last, now, why="unseen", accepted_id=row.assetid)
+        reopen(conn, last, now, why="unseen")
     apply(conn, row.id, Event.MISSING if last is None else Event.UNSEEN, now, reason=reason, **changes)
 
 

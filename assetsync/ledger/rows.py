@@ -3,6 +3,7 @@
 `core.states` decides which state follows an event. Which event happened is left to the callers.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -107,14 +108,11 @@ class AttemptRow(NamedTuple):
     mtime_ns: int
     inode: int
     md5: str | None
-    meta_digest: str | None
-    start_no: int
     started_at: float
     ended_at: float | None
     left_part: str | None
     bytes_sent: int | None
     bytes_sent_md5: str | None
-    accepted_id: str | None
     is_duplicate: int
     why: str | None
     answer: str | None
@@ -125,8 +123,14 @@ class AttemptRow(NamedTuple):
     looks: int
     took: float | None
     answered: int
-    left_out: str | None
     looked: str | None
+    metadata: str
+
+    @property
+    def left_out(self) -> str | None:
+        """The metadata that was not sent, in words."""
+        left_out: str | None = json.loads(self.metadata).get("left_out")
+        return left_out
 
 
 FILE_COLUMNS = ", ".join(FileRow._fields)
@@ -219,16 +223,16 @@ NEW_SPAN = "looked = json_remove(looked, '$.grace', '$.watched', '$.newest')"
 """SQL assignment of an attempt whose answered look-ups no longer count; the time of its first look-up is kept."""
 
 
-def reopen(conn: Handle, attempt_id: int, now: float, *, why: str, accepted_id: str | None) -> None:
+def reopen(conn: Handle, attempt_id: int, now: float, *, why: str) -> None:
     """Reopen a decided attempt, so that its look-ups start from the beginning.
 
     The attempt holds its name again, unless another open attempt holds it. While it holds the name, no other file of
     that name is sent, whose asset could be taken for its own.
     """
     conn.execute(
-        "UPDATE attempts SET closed_at = NULL, result = NULL, name_released = 1, why = ?, accepted_id = ?,"
-        f" look_at = ?, {NEW_SPAN} WHERE id = ?",
-        (why, accepted_id, now, attempt_id),
+        "UPDATE attempts SET closed_at = NULL, result = NULL, name_released = 1, why = ?, look_at = ?,"
+        f" {NEW_SPAN} WHERE id = ?",
+        (why, now, attempt_id),
     )
     hold_name(conn, attempt_id)
 

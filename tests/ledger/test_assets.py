@@ -105,7 +105,7 @@ def test_own_asset_is_not_older_than_later_attempt(book):
     book.ledger.attempt_results.unsent(attempt, row.id, nothing, NOW, NOW)
     assert book.ledger.queue.adopt(row, "A", M1, "said", NOW)
     book.ledger.read_back.apply_all([Change(book.row(b"a"), Event.UNSEEN, {"detail": "not shown"})], NOW)
-    assert (book.ledger.doubts.of(row.id).id, book.ledger.doubts.of(row.id).accepted_id) == (attempt, "A")
+    assert (book.ledger.doubts.of(row.id).id, book.row(b"a").assetid) == (attempt, "A")
     book.ledger.assets.record([asset("A")], book.ledger.doubts.newest_attempt(), LATER)
     assert sight(book) == (attempt, LATER)
 

@@ -20,7 +20,7 @@ def sent(answer: Answer, reason: str = "why", left: SentExtent = SentExtent.ALL)
 
 
 def attempts(book, row):
-    columns = "result, closed_at, ended_at, name_released, accepted_id, why"
+    columns = "result, closed_at, ended_at, name_released, why"
     sql = f"SELECT {columns} FROM attempts WHERE file_id = ? ORDER BY id"
     return [dict(found) for found in book.ledger.store.rows(sql, row.id)]
 
@@ -118,7 +118,7 @@ def test_doubted_adopter_goes_on_without_id(book):
     assert book.accept(book.queue(b"mine"), "A").assetid == "A"
     again = book.row(b"adopter")
     assert (again.state, again.assetid) == (State.IN_DOUBT, None)
-    assert book.ledger.doubts.of(adopter.id).accepted_id is None
+    assert book.ledger.doubts.of(adopter.id).why == "disputed"
 
 
 def _asset(assetid: str):

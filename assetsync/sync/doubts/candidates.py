@@ -153,7 +153,7 @@ class Candidates:
             size=attempt.size,
             md5=attempt.md5 or doubt.file.md5 or self._read_again(doubt),
             refused_as_duplicate=bool(attempt.is_duplicate),
-            accepted_id=attempt.accepted_id,
+            accepted_id=doubt.file.assetid,
             bytes_sent=attempt.bytes_sent,
             bytes_sent_md5=attempt.bytes_sent_md5,
             absences=doubt.file.absences,

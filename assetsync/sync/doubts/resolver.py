@@ -86,8 +86,9 @@ class Resolver:
         self._lookup_gates = LookupGates(health_check, grace=grace)
         self._candidates = Candidates(context)
         self._everywhere = InTurn(context.clock.steady, grace * _EVERYWHERE_PART)
-        # Number of answered look-ups since the start.
+        # Number of answered look-ups since the start, and the newest attempt before it.
         self._answers = 0
+        self._before = context.ledger.doubts.newest_attempt()
 
     def step(self) -> int:
         """Look up every due doubt, and return how many got an answer.
@@ -450,7 +451,7 @@ class Resolver:
             case Judgement.WAIT:
                 bound.debug("still in doubt", detail=verdict.reason)
             case Judgement.FOUND:
-                if one.doubt.attempt.start_no == self._ledger.start_no and not one.facts.refused_as_duplicate:
+                if one.doubt.attempt.id > self._before and not one.facts.refused_as_duplicate:
                     self._progress.uploaded(one.facts.size)
                 else:
                     self._progress.adopted()

@@ -1,5 +1,6 @@
 """Older files become newer ones and keep their rows; what is asked all the time is answered from an index."""
 
+import json
 import re
 import signal
 import sqlite3
@@ -28,9 +29,9 @@ from tests.ledger.conftest import NOW, traced
 NEWEST = Choice(newest=True)
 MOVED = {
     "files": {"seen_at", "findable_at", "unseen_boot", "unseen_first", "unseen_last"},
-    "attempts": {"grace_boot", "grace_first", "grace_last"},
+    "attempts": {"grace_boot", "grace_first", "grace_last", "meta_digest", "start_no", "accepted_id"},
 }
-"""Columns of m001 that m029 moved to `assets`, and m030 to the column `looked`."""
+"""Columns of m001 that m029 moved to `assets`, and m030 and m031 to JSON, or dropped."""
 OLD = Path(__file__).parent / "data" / "m001.sql"
 KILLED = """
 import pathlib, sys
@@ -344,27 +345,52 @@ def test_answered_look_ups_stay_as_they_were(before_assets, grace, look, watch, 
     version = add(None, (None,) * 9, state="in_doubt")
     names = ("grace_boot", "grace_first", "grace_last", "grace_slow", "rounds", "round_at")
     names += ("look_boot", "look_first", "watch_first", "watch_last", "watch_newest")
-    with closing(sqlite3.connect(path)) as conn, conn:
-        conn.execute(
-            "INSERT INTO attempts (file_id, destfolderid, sent_name, folded_name, boundary, size, mtime_ns, inode,"
-            f" start_no, started_at, {', '.join(names)}) VALUES (?, 'F', 'a', 'a', 'b', 1, 1, 1, 1, 1, "
-            f"{', '.join('?' * len(names))})",
-            (version, *grace, *look, *watch),
-        )
+    add_attempt(path, file_id=version, **dict(zip(names, (*grace, *look, *watch), strict=True)))
     with closing(open_ledger(path)) as ledger:
         assert looked_of(ledger.doubts.of(version)) == kept
 
 
+def add_attempt(path: Path, **said: object) -> None:
+    """Add an attempt to a ledger of a release before m031."""
+    texts = dict.fromkeys(("destfolderid", "sent_name", "folded_name", "boundary"), "a")
+    row = texts | dict.fromkeys(("file_id", "size", "mtime_ns", "inode", "start_no", "started_at"), 1) | said
+    with closing(sqlite3.connect(path)) as conn, conn:
+        conn.execute(f"INSERT INTO attempts ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", [*row.values()])
+
+
+SENT = {"meta_digest": "m", "sent_fields": "s img_keywords", "left_out": "x (only images have it)"}
+TEXTS = {"description_digest": b"\x00\xff", "keywords_digest": b"\x01"}
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        (SENT, {"digest": "m", "fields": "s img_keywords", "left_out": "x (only images have it)"}),
+        ({"meta_digest": "m", "sent_fields": ""} | TEXTS, {
+            "digest": "m", "fields": "", "description": "00ff", "keywords": "01",
+        }),
+        ({"meta_digest": "m", "keywords_digest": b"\x01"}, {"digest": "m", "keywords": "01"}),
+        ({}, {}),
+    ],
+    ids=["left_out", "texts", "one_text", "nothing"],
+)  # fmt: skip
+@pytest.mark.parametrize("result", ["accepted", "unsent", None])
+def test_sent_metadata_becomes_one_value(tmp_path: Path, said, kept, result):
+    path = tmp_path / "before.db"
+    stop_before(path, "m031_metadata")
+    add_attempt(path, **said, result=result, closed_at=result and 1.0)
+    with closing(open_ledger(path)) as ledger:
+        (attempt,) = ledger.doubts.attempts(1, 1)
+    assert (json.loads(attempt.metadata), attempt.left_out) == (kept, said.get("left_out"))
+
+
+@pytest.mark.parametrize("migration", ["m030_looked", "m031_metadata"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_killed_copy_of_attempts_is_repeated(tmp_path: Path, when: str):
+def test_killed_copy_of_attempts_is_repeated(tmp_path: Path, when: str, migration: str):
     """The indexes are gone before the copy, and are made again after it."""
     path = tmp_path / "before.db"
-    stop_before(path, "m030_looked")
-    with closing(sqlite3.connect(path)) as conn, conn:
-        conn.execute(
-            "INSERT INTO attempts (file_id, destfolderid, sent_name, folded_name, boundary, size, mtime_ns, inode,"
-            " start_no, started_at, grace_boot, rounds) VALUES (1, 'F', 'a', 'a', 'b', 1, 1, 1, 1, 1, 'boot', 3)"
-        )
+    stop_before(path, migration)
+    add_attempt(path, looks=3, **SENT, **TEXTS)
     _, *before = contents_of(path)
     command = [sys.executable, "-c", KILLED_AT_COPY, str(path), when]
     died = subprocess.run(command, cwd=Path(__file__).parents[3], check=False, timeout=60)
@@ -374,7 +400,7 @@ def test_killed_copy_of_attempts_is_repeated(tmp_path: Path, when: str):
     open_ledger(tmp_path / "new.db").close()
     assert shape_of(path) == shape_of(tmp_path / "new.db")
     with closing(sqlite3.connect(path)) as conn:
-        assert conn.execute("SELECT id, sent_name FROM attempts").fetchall() == [(1, "a")]
+        assert conn.execute("SELECT id, sent_name, looks FROM attempts").fetchall() == [(1, "a", 3)]
 
 
 def test_renamed_facts_keep_their_values(old: Path):
