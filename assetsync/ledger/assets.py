@@ -27,6 +27,7 @@ class Shown(NamedTuple):
     unprocessed_since: float | None = None
     unprocessed_looks: int | None = None
     unprocessed_last: float | None = None
+    index_asked_at: float | None = None
 
     @property
     def unprocessed(self) -> Unprocessed | None:

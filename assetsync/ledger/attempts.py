@@ -19,7 +19,7 @@ from assetsync.ledger.runs import count_upload
 from assetsync.model import Sent, SentExtent, State
 
 MAX_CRASHES = 5
-"""Number of unclean stops during uploads of one file after which the file is blocked for an operator."""
+"""Number of unclean stops during uploads of one file after which the file is blocked for an operator, each time."""
 
 # In the statements about an accepted upload, ?1 is the version, ?2 the attempt, ?3 the asset id, ?4 the time, ?5 the
 # kind of asset, and ?6 the MD5.
@@ -43,7 +43,7 @@ _NEW = {
 """Columns that an accepted upload changes, and their values."""
 
 _MOSTLY_SET = {"md5": "?6", "failures": "0", "send_again": "0"} | dict.fromkeys(
-    ("reason", "detail", "index_asked_at", "verified_at"), "NULL"
+    ("reason", "detail", "verified_at"), "NULL"
 )
 """Columns that an accepted upload sets, and their values. Nearly every row has these values already, and SQLite updates
 the indexes of each column that a statement writes."""
@@ -55,6 +55,8 @@ _ACCEPT = Usual(
 )  # fmt: skip
 _FOUND_FIRST = ", ".join(f"{sql} AS {name}" for name, sql in {"folder": _FOLDER, **_EXCEPTIONS}.items())
 _VALUES = "SELECT " + ", ".join(f"{sql} AS {name}" for name, sql in {**_NEW, **_MOSTLY_SET}.items())
+
+_CRASHES = "SELECT COUNT(*) FROM attempts WHERE file_id = ? AND why = 'unclean_stop'"
 
 _KEPT = ("responsecode", "message", "filetype", "renamefilebody", "comingfrom")
 """The fields of an answer that are kept beside the id, such as a workflow's rename and the referrer (interface 4.3)."""
@@ -198,7 +200,7 @@ class AttemptResults:
 
         def work(conn: Handle) -> int:
             found = conn.execute(
-                "SELECT f.id, f.crashes, a.id AS attempt, a.boundary, a.by_hand, a.started_at FROM files f"
+                "SELECT f.id, a.id AS attempt, a.boundary, a.by_hand, a.started_at FROM files f"
                 " JOIN attempts a ON a.file_id = f.id AND a.closed_at IS NULL WHERE f.state = 'sending'"
                 f" AND (NOT a.by_hand OR {none_left})"
             ).fetchall()
@@ -209,11 +211,10 @@ class AttemptResults:
                     (now, now, took_at_most(row["started_at"], now), row["attempt"]),
                 )
                 detail = "assetsync stopped during the upload"
-                apply(
-                    conn, row["id"], Event.LOST, now, reason="unclean_stop", detail=detail, crashes=row["crashes"] + 1
-                )
-                if row["crashes"] + 1 >= MAX_CRASHES:
-                    detail = f"assetsync died {MAX_CRASHES} times during the upload: find the cause, then `retry` it"
+                apply(conn, row["id"], Event.LOST, now, reason="unclean_stop", detail=detail)
+                crashes = conn.execute(_CRASHES, (row["id"],)).fetchone()[0]
+                if crashes % MAX_CRASHES == 0:
+                    detail = f"assetsync died {crashes} times during the upload: find the cause, then `retry` it"
                     conn.execute("UPDATE attempts SET name_released = 1 WHERE id = ?", (row["attempt"],))
                     apply(conn, row["id"], Event.UNDECIDABLE, now, reason="crashes", detail=detail)
             return len(in_flight)
@@ -287,7 +288,7 @@ def _dispute(conn: Handle, file_id: int, now: float) -> None:
     if conn.execute("SELECT state FROM files WHERE id = ?", (file_id,)).fetchone()[0] == State.IN_DOUBT:
         # The row was in doubt already (unseen): its look-ups continue without the id.
         conn.execute(
-            "UPDATE files SET assetid = NULL, id_from = NULL, asset_folder = NULL, adopted_differs = NULL, detail = ?"
+            "UPDATE files SET assetid = NULL, id_from = NULL, asset_folder = NULL, differs = NULL, detail = ?"
             " WHERE id = ?",
             (detail, file_id),
         )

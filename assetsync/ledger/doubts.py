@@ -455,7 +455,7 @@ def _found(conn: Handle, doubt: OpenDoubt, verdict: Verdict, now: float) -> None
     apply(
         conn, doubt.file.id, Event.FOUND, now, **known, **uploaded,
         assetid=verdict.assetid, id_from="adopted", asset_folder=verdict.folder_id,
-        index_asked_at=None, verified_at=None, reason=None, detail=None, due_at=now, send_again=0,
+        verified_at=None, reason=None, detail=None, due_at=now, send_again=0,
         # The asset may be in another folder, or may have the metadata of another asset.
         drift="unread",
     )  # fmt: skip

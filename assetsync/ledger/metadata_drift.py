@@ -43,7 +43,7 @@ _IS_THERE = "asset_folder = ? AND state IN ('stored', 'verified')"
 NOT_AS_SENT = "not_as_sent"
 """The word for metadata in the service that differs from what was sent."""
 
-_IS_NOT_AS_SENT = "not_as_sent IS NOT NULL AND wanted = 'yes'"
+_IS_NOT_AS_SENT = "differs IS NOT NULL AND uploaded_at IS NOT NULL AND wanted = 'yes'"
 
 COUNT_REPORTED = (
     f"SELECT (SELECT COUNT(*) FROM files WHERE {DRIFTED}) + (SELECT COUNT(*) FROM files WHERE {_IS_NOT_AS_SENT}"
@@ -54,7 +54,7 @@ COUNT_REPORTED = (
 ADOPTED = "adopted"
 """The word for an adopted asset with other metadata than the sidecars, which is no drift."""
 
-_ADOPTED_DIFFERS = "adopted_differs IS NOT NULL AND wanted = 'yes'"
+_ADOPTED_DIFFERS = "differs IS NOT NULL AND uploaded_at IS NULL AND wanted = 'yes'"
 
 COUNT_ADOPTED = f"SELECT COUNT(*) FROM files WHERE {_ADOPTED_DIFFERS}"
 """SQL statement that counts the files that `MetadataDrift.adopted` finds; it needs an index alone."""
@@ -82,7 +82,7 @@ def drift_of(row: FileRow) -> str | None:
 
 def adopted_difference_of(row: FileRow) -> str | None:
     """Return how the metadata of an adopted asset differs from the sidecars; None of a version of history."""
-    return row.adopted_differs if row.wanted is Wanted.YES else None
+    return row.differs if row.wanted is Wanted.YES and row.uploaded_at is None else None
 
 
 def reason_of(row: FileRow) -> str:
@@ -248,15 +248,10 @@ class MetadataDrift:
                 sql = "UPDATE attempts SET metadata = json_remove(metadata, '$.description', '$.keywords') WHERE id = ?"
                 conn.execute(sql, (upload.attempt_id,))
                 if difference is not None:
-                    sql = "UPDATE files SET not_as_sent = ? WHERE id = ? AND assetid = ?"
+                    sql = "UPDATE files SET differs = ? WHERE id = ? AND assetid = ?"
                     conn.execute(sql, (difference, upload.row.id, upload.row.assetid))
 
         self._store.write(work)
-
-    def settle_sent(self, rows: Iterable[FileRow]) -> int:
-        """Record an operator's word that the service now has the metadata that was sent; return the number settled."""
-        sql = "UPDATE files SET not_as_sent = NULL WHERE id = ? AND not_as_sent = ?"
-        return self._store.change_each(sql, [(row.id, row.not_as_sent) for row in rows])
 
     def adopted(self, path: bytes = b"") -> Iterator[FileRow]:
         """Yield the adopted files with other metadata than the sidecars; `path` limits them as in `drifted`."""
@@ -266,13 +261,13 @@ class MetadataDrift:
         )
         return map(file_row, self._store.pages(sql, "id", (0,), path, *below(path)))
 
-    def settle_adopted(self, rows: Iterable[FileRow]) -> int:
-        """Record an operator's word that the metadata of adopted assets is as it should be; return the number settled.
+    def settle_asset(self, rows: Iterable[FileRow]) -> int:
+        """Record an operator's word that the metadata of assets is as it should be; return the number settled.
 
         Versions that were compared again meanwhile are left out.
         """
-        sql = "UPDATE files SET adopted_differs = NULL WHERE id = ? AND adopted_differs = ?"
-        return self._store.change_each(sql, [(row.id, row.adopted_differs) for row in rows])
+        sql = "UPDATE files SET differs = NULL WHERE id = ? AND differs = ?"
+        return self._store.change_each(sql, [(row.id, row.differs) for row in rows])
 
     def lies_in(self, file_id: int, folder: str) -> bool:
         """Return whether a version's asset was last seen in that folder of the service, wherever it was sent."""

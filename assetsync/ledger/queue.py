@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from assetsync.core.backoff import LONGEST
 from assetsync.core.outcome import UNREADABLE_WHILE_SENT
-from assetsync.core.sent_texts import NOT_COMPARED, SentTexts
 from assetsync.core.settled import PastUpload
 from assetsync.core.states import Event, Facts
 from assetsync.ledger.assets import Shown, own
@@ -54,20 +53,20 @@ _PAST = 64
 """Maximum number of versions of a path, and of its uploads, that `uploads_of` reads."""
 _QUEUED = "FROM counted WHERE wanted = 'yes' AND state = 'queued' AND files > 0"
 _IS_HELD = f"destfolderid IN (SELECT destfolderid FROM folders WHERE {HELD})"
-_CLAIMS = ("destfolderid", "md5", "meta_digest", "drift", "not_as_sent", "reason", "detail", "attempts")
+_CLAIMS = ("destfolderid", "md5", "meta_digest", "drift", "reason", "detail", "attempts")
 _CLAIM = Usual(
     State.QUEUED, Event.BEGUN, Facts(open_attempt=True),
     {"md5": "?2", "meta_digest": "?3", "attempts": "attempts + 1"},
-    "drift IS NULL AND not_as_sent IS NULL AND reason IS NULL AND detail IS NULL AND destfolderid = ?4",
+    "drift IS NULL AND reason IS NULL AND detail IS NULL AND destfolderid = ?4",
 )  # fmt: skip
 
 
 class Intent(NamedTuple):
     """The record of an attempt, committed before its first byte leaves; `md5` is set if the file was read whole before.
 
-    `by_hand`: `assetsync upload` sends the file, not the process that holds the ledger. `sent`: the metadata to compare
-    once the asset is read back; none of an upload by hand. `left_out`: what was left out of the metadata, in words.
-    `fields`: `core.metadata.sent_fields`; None by hand.
+    `by_hand`: `assetsync upload` sends the file, not the process that holds the ledger. `metadata` is recorded beside
+    its digest; None by hand. It holds `fields` (`core.metadata.sent_fields`), `left_out` (in words), and the
+    `SentTexts` to compare once the asset is read back.
     """
 
     file_id: int
@@ -78,9 +77,7 @@ class Intent(NamedTuple):
     md5: str | None
     meta_digest: str
     by_hand: bool = False
-    sent: SentTexts = NOT_COMPARED
-    left_out: str | None = None
-    fields: str | None = None
+    metadata: dict[str, str] | None = None
 
 
 class Choice(NamedTuple):
@@ -199,7 +196,6 @@ class Queue:
                 agreed_folder=current.agreed_folder if is_there else None, path=row.path, destfolderid=row.destfolderid,
                 size=row.size, mtime_ns=row.mtime_ns, ctime_ns=row.ctime_ns, inode=row.inode,
                 md5=md5, folded_name=row.folded_name, due_at=now, drift="unread",
-                **({"index_asked_at": None} if _rests(old) else {}),
                 **({"reason": None, "detail": None} if current.state is State.VERIFIED else {}),
             )  # fmt: skip
 
@@ -251,7 +247,7 @@ class Queue:
                     (
                         intent.file_id, intent.destfolderid, intent.sent_name, intent.sent_name.casefold(),
                         intent.boundary, intent.stat.size, intent.stat.mtime_ns, intent.stat.inode, intent.md5,
-                        now, intent.by_hand, _metadata(intent),
+                        now, intent.by_hand, json.dumps({"digest": intent.meta_digest, **(intent.metadata or {})}),
                     ),
                 )  # fmt: skip
             except IntegrityError as error:
@@ -267,7 +263,7 @@ class Queue:
                 raise Outdated  # the mapping changed after the file was read
             move(
                 conn, row, Event.BEGUN, now, open_attempt=True,
-                md5=intent.md5, meta_digest=intent.meta_digest, drift=None, not_as_sent=None, reason=None, detail=None,
+                md5=intent.md5, meta_digest=intent.meta_digest, drift=None, reason=None, detail=None,
                 attempts=row["attempts"] + 1,
             )  # fmt: skip
             return attempt
@@ -462,12 +458,6 @@ class Queue:
                 release_folder(conn, folder["destfolderid"], now)
 
         self._store.write(work)
-
-
-def _metadata(intent: Intent) -> str:
-    """Return what an attempt records of its metadata, as JSON."""
-    sent = {"digest": intent.meta_digest, "fields": intent.fields, "left_out": intent.left_out}
-    return json.dumps({name: value for name, value in {**sent, **intent.sent._asdict()}.items() if value is not None})
 
 
 def _is_queued(conn: Handle, file_id: int) -> bool:

@@ -40,26 +40,22 @@ class FileRow(NamedTuple):
     failures: int
     attempts: int
     absences: int
-    crashes: int
     send_again: int
     due_at: float
     queued_at: float
     uploaded_at: float | None
-    index_asked_at: float | None
     verified_at: float | None
     rested_at: float | None
-    audited_at: float | None
     drift_digest: str | None
     agreed_folder: str | None
-    not_as_sent: str | None
-    adopted_differs: str | None
+    differs: str | None
     without_sidecar: int
 
     @classmethod
     def unsaved(cls, path: bytes, stat: FileStat, destfolderid: str, now: float) -> "FileRow":
         """Return a version as it would be queued at `now` (seconds since the epoch); the ledger does not have it."""
         empty: dict[str, Any] = dict.fromkeys(cls._fields)
-        zero = ("id", "failures", "attempts", "absences", "crashes", "send_again", "without_sidecar")
+        zero = ("id", "failures", "attempts", "absences", "send_again", "without_sidecar")
         counts = dict.fromkeys(zero, 0)
         queued = {"state": State.QUEUED, "wanted": Wanted.YES, "due_at": now, "queued_at": now, "folded_name": ""}
         return cls(**(empty | counts | queued | stat._asdict()))._replace(path=path, destfolderid=destfolderid)
@@ -83,6 +79,11 @@ class FileRow(NamedTuple):
     def is_elsewhere(self) -> bool:
         """Whether the asset was moved in the service and nobody has agreed to its new folder."""
         return self.asset_folder not in (None, "", self.destfolderid, self.agreed_folder)
+
+    @property
+    def not_as_sent(self) -> str | None:
+        """How the metadata in the service differs from what was sent; None if nothing was sent."""
+        return None if self.uploaded_at is None else self.differs
 
     @property
     def is_theirs(self) -> bool:
@@ -182,7 +183,7 @@ def read_file(conn: Handle, file_id: int) -> FileRow:
     return file_row(row)
 
 
-GOES_ON = {"reason": None, "detail": None, "failures": 0, "absences": 0, "crashes": 0}
+GOES_ON = {"reason": None, "detail": None, "failures": 0, "absences": 0}
 """Columns to write for a blocked file that continues, besides `due_at`."""
 
 MISSING = "missing"
@@ -283,8 +284,8 @@ def move(conn: Handle, row: Row, event: Event, now: float, *, open_attempt: bool
     # SQLite updates the indexes of every column named here, changed or not. The state is always named.
     columns = {name: value for name, value in columns.items() if name == "state" or value != row[name]}
     if row["assetid"] not in (None, changes.get("assetid", row["assetid"])):
-        # It compares the sidecars with the asset that the row had.
-        columns["adopted_differs"] = None
+        # It compares the asset that the row had.
+        columns["differs"] = None
         # Whether that asset exists is unknown: a look-up that shows it again shows it for the first time.
         conn.execute("DELETE FROM assets WHERE assetid = ? AND why = 'owned'", (row["assetid"],))
     assignments = ", ".join(f"{name} = ?" for name in columns)

@@ -69,7 +69,6 @@ class Auditor:
         folder, now = result.folder, self._clock.now()
         rows = self._ledger.audits.live([asset.id for asset in assets])
         changes: list[Change] = []
-        met = []
         strangers = []
         # Usually the metadata was compared when the file was read back.
         self._sent_metadata.expect([*rows.values()])
@@ -78,7 +77,6 @@ class Auditor:
             if row is None:
                 strangers.append(asset)
                 continue
-            met.append(row.id)
             reading, difference = compare(Expected(row.asset_folder or folder, row.size, row.md5), asset)
             is_known = row.state in (State.VERIFIED, State.BLOCKED)
             if reading is Reading.MOVED and (is_known or (row.state is State.STORED and _is_proven(row, asset))):
@@ -95,7 +93,7 @@ class Auditor:
                     is_fine = folder in (row.destfolderid, row.agreed_folder)
                     result.fine += is_fine
                     result.elsewhere += not is_fine
-        self._ledger.audits.met(met, began)
+        self._ledger.audits.met(rows, began)
         self._ledger.read_back.apply_all(changes, now)
         self._sent_metadata.record()
         return strangers
@@ -106,7 +104,7 @@ class Auditor:
             return
         folder, doubts, now = result.folder, self._ledger.doubts, self._clock.now()
         history = self._ledger.audits.history([asset.id for asset in assets])
-        self._ledger.audits.met_history(history, began)
+        self._ledger.audits.met(history, began)
         self._ledger.metadata_drift.met(folder, [asset for asset in assets if asset.id in history])
         replaced = self._ledger.audits.replaced([asset.id for asset in assets])
         # An asset that an operator had replaced may be one that the service never processes.

@@ -137,7 +137,7 @@ class SettleDrift(OperatorRequest):
                 drifting += len(page)
                 changed = [row for row in page if reason_of(row) != NOT_AS_SENT]
                 settled += len(page) - len(changed)
-                ledger.metadata_drift.settle_sent(row for row in page if row.not_as_sent is not None)
+                ledger.metadata_drift.settle_asset(row for row in page if row.not_as_sent is not None)
                 settled += ledger.metadata_drift.settle(r for r in changed if r.metadata_differs or r.is_elsewhere)
         counts = {"settled": settled, "still drifting: fix the sidecar or the mapping": drifting - settled}
         return "; ".join(f"{count:,} {what}" for what, count in counts.items() if count)
@@ -147,7 +147,7 @@ class SettleDrift(OperatorRequest):
         for path in self.paths:
             rows = ledger.metadata_drift.adopted(path)
             while page := list(islice(rows, _PAGE)):
-                settled += ledger.metadata_drift.settle_adopted(page)
+                settled += ledger.metadata_drift.settle_asset(page)
         return settled
 
 

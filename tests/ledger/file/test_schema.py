@@ -28,10 +28,13 @@ from tests.ledger.conftest import NOW, traced
 
 NEWEST = Choice(newest=True)
 MOVED = {
-    "files": {"seen_at", "findable_at", "unseen_boot", "unseen_first", "unseen_last"},
+    "files": {
+        *("seen_at", "findable_at", "unseen_boot", "unseen_first", "unseen_last"),
+        *("audited_at", "index_asked_at", "crashes"),
+    },
     "attempts": {"grace_boot", "grace_first", "grace_last", "meta_digest", "start_no", "accepted_id"},
 }
-"""Columns of m001 that m029 moved to `assets`, and m030 and m031 to JSON, or dropped."""
+"""Columns of m001 that m029 and m032 moved to `assets`, m030 and m031 to JSON, or that were dropped."""
 OLD = Path(__file__).parent / "data" / "m001.sql"
 KILLED = """
 import pathlib, sys
@@ -260,7 +263,7 @@ def test_shown_facts_move_to_their_asset(before_assets, state: State):
     path, add = before_assets
     add("A", (5.0, None, "boot", 7.0, 8.0, "A", 9.0, 3, 10.0), state=state)
     add("B")
-    assert assets_of(path)["A"] == ("owned", None, None, 5.0, None, "boot", 7.0, 8.0, 9.0, 3, 10.0)
+    assert assets_of(path)["A"] == ("owned", None, None, 5.0, None, "boot", 7.0, 8.0, 9.0, 3, 10.0, None)
 
 
 def test_unprocessed_count_of_other_asset_ends(before_assets):
@@ -401,6 +404,102 @@ def test_killed_copy_of_attempts_is_repeated(tmp_path: Path, when: str, migratio
     assert shape_of(path) == shape_of(tmp_path / "new.db")
     with closing(sqlite3.connect(path)) as conn:
         assert conn.execute("SELECT id, sent_name, looks FROM attempts").fetchall() == [(1, "a", 3)]
+
+
+@pytest.fixture
+def before_one_place(tmp_path: Path):
+    """A ledger of the release before m032, and what adds a version to it."""
+    path = tmp_path / "before.db"
+    stop_before(path, "m032_one_place")
+
+    def add(state: State = State.VERIFIED, **said: object) -> int:
+        wanted = "replaced" if state in (State.SUPERSEDED, State.GONE) else "yes"
+        row = dict.fromkeys(("size", "mtime_ns", "ctime_ns", "inode", "queued_at"), 1)
+        row |= {"destfolderid": "F", "folded_name": "a", "state": state, "wanted": wanted} | said
+        with closing(sqlite3.connect(path)) as conn, conn:
+            number = conn.execute("SELECT COUNT(*) FROM files").fetchone()[0]
+            names, marks = ", ".join(row), ", ".join("?" * len(row))
+            sql = f"INSERT INTO files (path, {names}) VALUES (?, {marks})"
+            return int(conn.execute(sql, (b"%d" % number, *row.values())).lastrowid or 0)
+
+    return path, add
+
+
+def met(path: Path) -> dict[str, tuple[object, ...]]:
+    open_ledger(path).close()
+    with closing(sqlite3.connect(path)) as conn:
+        found = conn.execute("SELECT assetid, why, shown_at, met_at, index_asked_at FROM assets").fetchall()
+    return {row[0]: row[1:] for row in found}
+
+
+@pytest.mark.parametrize("is_shown", [False, True])
+@pytest.mark.parametrize("state", State)
+def test_audit_and_request_move_to_their_asset(before_one_place, state: State, is_shown: bool):
+    path, add = before_one_place
+    add(state, assetid="A", audited_at=5.0, index_asked_at=6.0)
+    add(state, assetid="B")
+    add(state, assetid="C", index_asked_at=6.0)
+    add(state, audited_at=7.0)
+    if is_shown:
+        with closing(sqlite3.connect(path)) as conn, conn:
+            those = "SELECT assetid, 'owned', 4.0 FROM files WHERE assetid IS NOT NULL"
+            conn.execute(f"INSERT INTO assets (assetid, why, shown_at) {those}")
+    shown = 4.0 if is_shown else None
+    others = {"B": ("owned", 4.0, None, None)} if is_shown else {}
+    assert met(path) == {"A": ("owned", shown, 5.0, 6.0), "C": ("owned", shown, None, 6.0)} | others
+
+
+def test_newest_audit_of_an_asset_counts(before_one_place):
+    path, add = before_one_place
+    add(State.SUPERSEDED, assetid="A", audited_at=7.0, index_asked_at=2.0)
+    add(assetid="A", audited_at=5.0)
+    add(State.GONE, assetid="A")
+    assert met(path) == {"A": ("owned", None, 7.0, 2.0)}
+
+
+@pytest.mark.parametrize(
+    ("sighted", "audited", "kept"),
+    [(3.0, 5.0, 5.0), (6.0, 5.0, 6.0), (None, 5.0, 5.0), (None, 1.0, 2.0), (0.0, 5.0, 0.0), (3.0, None, 3.0)],
+)
+def test_last_sight_of_an_old_version_counts(before_one_place, sighted, audited, kept):
+    """An asset that no look-up shows any more stays so: it is not to be adopted."""
+    path, add = before_one_place
+    add(State.SUPERSEDED, assetid="A", audited_at=audited)
+    with closing(sqlite3.connect(path)) as conn, conn:
+        sql = "INSERT INTO assets (assetid, why, folder_id, first_seen, seen_to, met_at) VALUES ('A', '', 'F', 2, 1, ?)"
+        conn.execute(sql, (sighted,))
+    assert met(path) == {"A": ("", None, kept, None)}
+
+
+@pytest.mark.parametrize("state", State)
+def test_metadata_differences_share_a_column(before_one_place, state: State):
+    path, add = before_one_place
+    sent = add(state, assetid="A", uploaded_at=1.0, not_as_sent="sent")
+    adopted = add(state, assetid="B", adopted_differs="adopted")
+    add(state, uploaded_at=1.0, not_as_sent="of an asset that it has no more")
+    add(state, assetid="C", uploaded_at=1.0)
+    with closing(open_ledger(path)) as ledger:
+        rows = [*ledger.reports.files(history=True)]
+        assert [row.differs for row in rows] == ["sent", "adopted", None, None]
+        assert [row.not_as_sent for row in rows] == ["sent", None, None, None]
+        is_live = state not in (State.SUPERSEDED, State.GONE)
+        assert [row.id for row in ledger.metadata_drift.drifted()] == [sent] * is_live
+        assert [row.id for row in ledger.metadata_drift.adopted()] == [adopted] * is_live
+
+
+@pytest.mark.parametrize("statement", range(2, 13))
+def test_killed_move_to_one_place_is_repeated(before_one_place, statement: int):
+    path, add = before_one_place
+    last = [add(assetid=assetid, audited_at=5.0, adopted_differs="it differs") for assetid in ("A", "B")][-1]
+    _, *before = contents_of(path)
+    command = [sys.executable, "-c", KILLED, str(path), str(statement)]
+    died = subprocess.run(command, cwd=Path(__file__).parents[3], check=False, timeout=60)
+    assert died.returncode == -signal.SIGKILL
+    assert contents_of(path)[1:] == before
+    assert {assetid: found[2] for assetid, found in met(path).items()} == {"A": 5.0, "B": 5.0}
+    assert uncounted(path) == set()
+    with closing(sqlite3.connect(path)) as conn:
+        assert conn.execute("SELECT MAX(seq) FROM sqlite_sequence WHERE name = 'files'").fetchone() == (last,)
 
 
 def test_renamed_facts_keep_their_values(old: Path):
