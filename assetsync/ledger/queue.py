@@ -238,18 +238,15 @@ class Queue:
 
         The result raises as `begin` does.
         """
+        sent = json.dumps({"digest": intent.meta_digest, **(intent.metadata or {})})
 
         def work(conn: Handle) -> int:
             try:
                 cursor = conn.execute(
-                    "INSERT INTO attempts (file_id, destfolderid, sent_name, folded_name, boundary, size, mtime_ns,"
-                    " inode, md5, started_at, by_hand, metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        intent.file_id, intent.destfolderid, intent.sent_name, intent.sent_name.casefold(),
-                        intent.boundary, intent.stat.size, intent.stat.mtime_ns, intent.stat.inode, intent.md5,
-                        now, intent.by_hand, json.dumps({"digest": intent.meta_digest, **(intent.metadata or {})}),
-                    ),
-                )  # fmt: skip
+                    "INSERT INTO attempts (file_id, destfolderid, sent_name, boundary, folded_name, size, md5,"
+                    " started_at, by_hand, metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (*intent[:4], intent.sent_name.casefold(), intent.stat.size, intent.md5, now, intent.by_hand, sent),
+                )
             except IntegrityError as error:
                 raise NameBusy from error
             attempt = int(cursor.lastrowid or 0)

@@ -3,7 +3,6 @@
 `core.states` decides which state follows an event. Which event happened is left to the callers.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -97,17 +96,14 @@ class FileRow(NamedTuple):
 
 
 class AttemptRow(NamedTuple):
-    """One POST that was begun; the schema describes each column."""
+    """What the program reads of a POST that was begun; the schema describes each column."""
 
     id: int
     file_id: int
     destfolderid: str
     sent_name: str
-    folded_name: str
     boundary: str
     size: int
-    mtime_ns: int
-    inode: int
     md5: str | None
     started_at: float
     ended_at: float | None
@@ -116,7 +112,6 @@ class AttemptRow(NamedTuple):
     bytes_sent_md5: str | None
     is_duplicate: int
     why: str | None
-    answer: str | None
     name_released: int
     closed_at: float | None
     result: str | None
@@ -126,12 +121,6 @@ class AttemptRow(NamedTuple):
     answered: int
     looked: str | None
     metadata: str
-
-    @property
-    def left_out(self) -> str | None:
-        """The metadata that was not sent, in words."""
-        left_out: str | None = json.loads(self.metadata).get("left_out")
-        return left_out
 
 
 FILE_COLUMNS = ", ".join(FileRow._fields)

@@ -265,7 +265,7 @@ def test_newest_ended_attempts_stay_rivals(book, doubt):
     last = book.begin(book.queue(b"last"))
 
     def work(conn) -> None:
-        columns = "destfolderid, sent_name, folded_name, boundary, size, mtime_ns, inode, started_at"
+        columns = "destfolderid, sent_name, folded_name, boundary, size, started_at"
         for number in range(1, 1000):
             conn.execute(
                 f"INSERT INTO attempts (id, file_id, {columns}, closed_at, result)"

@@ -512,10 +512,10 @@ _IN_METADATA = ("meta_digest", "sent_fields", "left_out", "description_digest", 
 
 @migrations()
 def m031_metadata(db: sqlite_utils.Database) -> None:
-    """Keep the metadata of an attempt as one value; drop its start, and the id of an asset that `files` has."""
+    """Keep the metadata of an attempt as one value; drop what `files` has of it, and its start."""
     for statement in statements(_METADATA):
         db.execute(statement)
-    _drop_from_attempts(db, (*_IN_METADATA, "start_no", "accepted_id"))
+    _drop_from_attempts(db, (*_IN_METADATA, "start_no", "accepted_id", "mtime_ns", "inode"))
 
 
 # Move what was asked and shown of an asset to `assets`. Keep in one column how its metadata differs, and count unclean

@@ -15,7 +15,7 @@ from assetsync.core.names import PossibleNames, ShownNames, is_exactly, is_other
 from assetsync.errors import BadAnswer, TreeError
 from assetsync.ledger.doubts import COMES_LATE, CompetingAttempt, MayHaveStored, OpenDoubt
 from assetsync.ledger.rows import AttemptRow
-from assetsync.model import Asset, FileStat, SentExtent
+from assetsync.model import Asset, SentExtent
 from assetsync.service.multipart import closing
 from assetsync.sync.context import Context
 from assetsync.tree.body import difference, digest, prefix_digests
@@ -310,7 +310,7 @@ class Candidates:
         lengths -= one.prefixes.keys()
         if not lengths:
             return
-        expected = FileStat(attempt.size, attempt.mtime_ns, one.doubt.file.ctime_ns, attempt.inode)
+        expected = one.doubt.file.stat
         try:
             with self._tree.open(one.doubt.file.path) as file:
                 if difference(expected, file.stat):
@@ -340,8 +340,7 @@ class Candidates:
 
     def _read_again(self, doubt: OpenDoubt) -> str | None:
         """Return the MD5 of the file if it is still the version that was sent, else None; record it in the ledger."""
-        attempt = doubt.attempt
-        expected = FileStat(attempt.size, attempt.mtime_ns, doubt.file.ctime_ns, attempt.inode)
+        attempt, expected = doubt.attempt, doubt.file.stat
         try:
             with self._tree.open(doubt.file.path) as file:
                 if difference(expected, file.stat):
