@@ -120,11 +120,6 @@ class Audits:
         sql = f"SELECT assetid FROM files WHERE state IN ('superseded', 'gone') AND assetid {ANY_OF}"
         return set(self._store.column(sql, json.dumps(assetids)))
 
-    def replaced(self, assetids: Sequence[str]) -> set[str]:
-        """Return the ids of assets that an operator had replaced by another upload."""
-        sql = f"SELECT assetid FROM assets WHERE why = 'replaced' AND assetid {ANY_OF}"
-        return set(self._store.column(sql, json.dumps(assetids)))
-
     def equal_content(self, folder: str, assets: Collection[Asset]) -> dict[str, FileRow]:
         """Return, by id of an asset that no row owns, a live row of the same content in the folder."""
         found = {}

@@ -83,7 +83,7 @@ def test_given_up_asset_is_seen_anew(book, read_back, then):
 def test_replaced_asset_keeps_its_word(book, read_back):
     book.ledger.read_back.apply_all([Change(read_back, Event.DIFFERENT, {"reason": "different"})], NOW)
     assert book.ledger.decisions.send_again(book.row(b"a"), NOW) is State.QUEUED
-    assert book.ledger.audits.replaced(["A"]) == {"A"}
+    assert book.ledger.assets.explained(["A"], "replaced") == {"A"}
     assert sight(book) == (0, NOW)
 
 

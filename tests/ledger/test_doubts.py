@@ -134,7 +134,7 @@ def test_later_suspicion_keeps_the_proof(book, doubt):
     book.ledger.assets.record([cut], 3, NOW)
     book.ledger.doubts.decide(again, Verdict(Judgement.WAIT, suspected=("P",)), NOW)
     assert whys(book) == {"P": "damaged"}
-    assert book.ledger.assets.damaged(["P", "X"]) == {"P"}
+    assert book.ledger.assets.explained(["P", "X"], "damaged") == {"P"}
 
 
 @pytest.mark.parametrize(

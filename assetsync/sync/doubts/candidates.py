@@ -244,7 +244,7 @@ class Candidates:
         """
         attempt = one.doubt.attempt
         free = set(one.assets) - self._taken(one)
-        seen, explained = self._assets.first_seen(free), self._assets.damaged(free)
+        seen, explained = self._assets.first_seen(free), self._assets.explained(free, "damaged")
         for asset in map(one.assets.__getitem__, free):
             is_shown = is_shown_as(attempt.sent_name, asset.filename)
             sight = Candidate(
@@ -263,7 +263,7 @@ class Candidates:
         attempt = one.doubt.attempt
         ids = list(one.assets)
         owned = self._taken(one)
-        explained = self._assets.damaged(ids)
+        explained = self._assets.explained(ids, "damaged")
         seen = self._assets.first_seen(ids)
         competing_attempts = self._doubts.competing_attempts(attempt)
         # There may be hundreds of open uploads and as many assets under other names, for each of hundreds of doubts.
