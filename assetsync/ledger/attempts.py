@@ -16,7 +16,7 @@ from assetsync.ledger.file.handle import Handle, Row
 from assetsync.ledger.folders import ASKED_TO_WAIT, PASSING, Hold, hold_folder, note_names, release_folder
 from assetsync.ledger.rows import WHOSE_ASSET, Usual, apply, current_row, move, reopen, row_missing
 from assetsync.ledger.runs import count_upload
-from assetsync.model import Sent, SentExtent, State
+from assetsync.model import Answer, Sent, SentExtent, State
 
 MAX_CRASHES = 5
 """Number of unclean stops during uploads of one file after which the file is blocked for an operator, each time."""
@@ -98,7 +98,6 @@ class AttemptResults:
             if owner is not None and not _may_be_given(owner, row, sent.md5):
                 detail = f"the service answered with {assetid}, which is already the id of another file"
                 _end(conn, attempt_id, sent, "id_taken", now)
-                _keep_for_grace(conn, attempt_id, sent)
                 return apply(conn, file_id, Event.LOST, now, reason="id_taken", detail=detail, md5=sent.md5)
             _end_accepted(conn, attempt_id, sent, now)
             if owner is not None and not owner["rests"]:
@@ -155,20 +154,16 @@ class AttemptResults:
 
         self._store.write(work)
 
-    def lost(self, attempt_id: int, file_id: int, sent: Sent, now: float, *, duplicate: bool = False) -> None:
-        """Record that the service may have stored the upload, or that it refused the upload as a `duplicate`.
+    def lost(self, attempt_id: int, file_id: int, sent: Sent, now: float) -> None:
+        """Record that the service may have stored the upload, or that it refused the upload as a duplicate.
 
         If an answer asked to wait, the folder of the upload is held for that long.
         """
-        event = Event.DUPLICATE if duplicate else Event.LOST
         outcome = sent.outcome
+        event = Event.DUPLICATE if outcome.answer is Answer.DUPLICATE else Event.LOST
 
         def work(conn: Handle) -> None:
             _end(conn, attempt_id, sent, outcome.reason, now)
-            _keep_for_grace(conn, attempt_id, sent)
-            conn.execute(
-                "UPDATE attempts SET is_duplicate = ?, look_at = ? WHERE id = ?", (int(duplicate), now, attempt_id)
-            )
             changes: dict[str, object] = {"reason": outcome.reason, "detail": outcome.detail}
             if sent.left == "all" and sent.md5:
                 changes["md5"] = sent.md5
@@ -255,21 +250,17 @@ def _folder_of(conn: Handle, attempt_id: int) -> str:
 
 def _end(conn: Handle, attempt_id: int, sent: Sent, why: str | None, now: float, *, result: str | None = None) -> None:
     """Record the end of a POST; with a `result` the attempt is decided."""
+    outcome, is_cut = sent.outcome, sent.left is SentExtent.PART
     conn.execute(
-        "UPDATE attempts SET ended_at = ?, left_part = ?, bytes_sent = ?, bytes_sent_md5 = ?, why = ?, closed_at = ?,"
-        " result = ?, answer = ? WHERE id = ?",
+        "UPDATE attempts SET ended_at = ?1, look_at = ?1, closed_at = IIF(?2 IS NULL, NULL, ?1), result = ?2, why = ?3,"
+        " left_part = ?4, bytes_sent = ?5, bytes_sent_md5 = ?6, took = ?7, answered = ?8, is_duplicate = ?9,"
+        " answer = ?10 WHERE id = ?11",
         (
-            *(now, sent.left, sent.bytes_sent, sent.md5 or None, why),
-            *(now if result else None, result, _answer(_kept_values(sent.outcome)), attempt_id),
+            *(now, result, why, sent.left, sent.bytes_sent, sent.md5 or None, None if is_cut else sent.took),
+            *(outcome.answered and not is_cut, outcome.answer is Answer.DUPLICATE, _answer(_kept_values(outcome))),
+            attempt_id,
         ),
     )
-
-
-def _keep_for_grace(conn: Handle, attempt_id: int, sent: Sent) -> None:
-    """Record what an upload in doubt took, and whether it was answered, if its body may have left whole."""
-    if sent.left is not SentExtent.PART:
-        values = (sent.took, sent.outcome.answered, attempt_id)
-        conn.execute("UPDATE attempts SET took = ?, answered = ? WHERE id = ?", values)
 
 
 @lru_cache(maxsize=16)

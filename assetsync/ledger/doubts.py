@@ -362,14 +362,13 @@ class Doubts:
                 # Names may come back alike, so the asset may belong to an equal doubt. Remains of either upload may
                 # still appear: the grace of each equal doubt starts again, and allows for the longer upload time, and
                 # for an upload that was not answered. The time of an upload that was cut says nothing.
-                took = attempt.took if attempt.left_part == SentExtent.PART else attempt.took or 0.0
                 conn.execute(
                     "UPDATE attempts SET looked = NULL,"
                     " took = IIF(?1 IS NULL, took, MAX(?1, COALESCE(took, 0))),"
                     " answered = IIF(?1 IS NULL, answered, MIN(?5, answered))"
                     " WHERE destfolderid = ?2 AND closed_at IS NULL AND size = ?3"
                     " AND (md5 = ?4 OR md5 IS NULL OR ?4 IS NULL)",
-                    (took, attempt.destfolderid, attempt.size, attempt.md5, attempt.answered),
+                    (attempt.took, attempt.destfolderid, attempt.size, attempt.md5, attempt.answered),
                 )
                 _found(conn, doubt, verdict, now)
                 return

@@ -50,7 +50,7 @@ def test_fast_and_slow_path_record_alike(book):
         (lambda o, a, f: o.refused(a, f, sent(Answer.REFUSED), NOW), State.BLOCKED, False),
         (lambda o, a, f: o.unsent(a, f, sent(Answer.UNSENT), NOW, NOW + 3), State.QUEUED, False),
         (lambda o, a, f: o.lost(a, f, sent(Answer.DOUBT), NOW), State.IN_DOUBT, True),
-        (lambda o, a, f: o.lost(a, f, sent(Answer.DUPLICATE), NOW, duplicate=True), State.IN_DOUBT, True),
+        (lambda o, a, f: o.lost(a, f, sent(Answer.DUPLICATE), NOW), State.IN_DOUBT, True),
     ],
     ids=["refused", "unsent", "lost", "duplicate"],
 )

@@ -323,7 +323,7 @@ ALTER TABLE attempts ADD COLUMN by_hand INTEGER NOT NULL DEFAULT 0;  -- 1: sent 
 
 # Record the duration of an upload in doubt, and the time of its first look-up.
 _script("m016_took", """
-ALTER TABLE attempts ADD COLUMN took REAL;  -- seconds from first byte to end; NULL if it was cut, or if it is unknown
+ALTER TABLE attempts ADD COLUMN took REAL;  -- seconds from first byte to end, 0 if unknown; NULL: cut, or in flight
 ALTER TABLE attempts ADD COLUMN look_boot TEXT;  -- boot of its first answered look-up
 ALTER TABLE attempts ADD COLUMN look_first REAL;  -- end of that look-up, on the steady clock of that boot
 """)  # fmt: skip
@@ -505,14 +505,15 @@ _METADATA = """
 ALTER TABLE attempts ADD COLUMN metadata TEXT NOT NULL DEFAULT '{}';  -- JSON: digests of what was sent, and left_out
 UPDATE attempts SET metadata = json_patch('{}', json_object('digest', meta_digest, 'fields', sent_fields,
     'left_out', left_out, 'description', NULLIF(lower(hex(description_digest)), ''),
-    'keywords', NULLIF(lower(hex(keywords_digest)), '')));
+    'keywords', NULLIF(lower(hex(keywords_digest)), ''))),
+  took = IIF(ended_at IS NULL OR left_part IS 'part', took, COALESCE(took, 0.0));
 """
 _IN_METADATA = ("meta_digest", "sent_fields", "left_out", "description_digest", "keywords_digest")
 
 
 @migrations()
 def m031_metadata(db: sqlite_utils.Database) -> None:
-    """Keep the metadata of an attempt as one value; drop what `files` has of it, and its start."""
+    """Keep the metadata of an attempt as one value; drop what `files` has of it, and the start of its process."""
     for statement in statements(_METADATA):
         db.execute(statement)
     _drop_from_attempts(db, (*_IN_METADATA, "start_no", "accepted_id", "mtime_ns", "inode"))

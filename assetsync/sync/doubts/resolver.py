@@ -24,7 +24,7 @@ from assetsync.core.names import printable
 from assetsync.core.outcome import TOO_LARGE_FOR_PROXY
 from assetsync.errors import BadAnswer, ServiceError
 from assetsync.ledger.doubts import NOT_ARRIVED, OpenDoubt, looked_of
-from assetsync.model import Asset, SentExtent, Wanted
+from assetsync.model import Asset, Wanted
 from assetsync.sync.context import Context
 from assetsync.sync.doubts.candidates import Candidates, Looking
 from assetsync.sync.lookup_gates import Failure, HealthCheck, LookupGates, failure_of
@@ -372,7 +372,7 @@ class Resolver:
         attempt = fresh if fresh is not None and fresh.id == one.doubt.attempt.id else one.doubt.attempt
         return Watch(
             is_final=one.facts.is_final,
-            took=attempt.took if attempt.left_part == SentExtent.PART else attempt.took or 0.0,
+            took=attempt.took,
             answered=bool(attempt.answered),
             since_end=now - (attempt.ended_at or now),
             before=looked_of(attempt),

@@ -390,6 +390,19 @@ def test_sent_metadata_becomes_one_value(tmp_path: Path, said, kept, result):
     assert json.loads(attempt.metadata) == kept
 
 
+@pytest.mark.parametrize(
+    ("left", "ended", "took", "kept"),
+    [("part", 2.0, None, None), ("all", 2.0, None, 0.0), ("all", 2.0, 7.0, 7.0), (None, 2.0, None, 0.0), (None,) * 4],
+)
+def test_unknown_duration_becomes_zero(tmp_path: Path, left, ended, took, kept):
+    """Without one an attempt counts as cut, and its grace is short."""
+    path = tmp_path / "before.db"
+    stop_before(path, "m031_metadata")
+    add_attempt(path, left_part=left, ended_at=ended, took=took)
+    with closing(open_ledger(path)) as ledger:
+        assert [attempt.took for attempt in ledger.doubts.attempts(1, 1)] == [kept]
+
+
 @pytest.mark.parametrize("migration", ["m030_looked", "m031_metadata"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_killed_copy_of_attempts_is_repeated(tmp_path: Path, when: str, migration: str):
