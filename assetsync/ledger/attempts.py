@@ -286,6 +286,5 @@ def _dispute(conn: Handle, file_id: int, now: float) -> None:
         return
     apply(
         conn, file_id, Event.DISPUTED, now,
-        assetid=None, id_from=None, asset_folder=None, verified_at=None,
-        reason="disputed", detail=detail, due_at=now,
+        assetid=None, verified_at=None, reason="disputed", detail=detail, due_at=now,
     )  # fmt: skip

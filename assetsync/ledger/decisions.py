@@ -100,8 +100,8 @@ class Decisions:
             is_processed = shown_of(conn, current.assetid).unprocessed is None
             state = apply(
                 conn, row.id, Event.SENT_AGAIN, now,
-                assetid=None, id_from=None, asset_folder=None, agreed_folder=None, send_again=1, due_at=now,
-                reason=None, detail=None, failures=0, absences=0, uploaded_at=None, verified_at=None,
+                assetid=None, agreed_folder=None, send_again=1, due_at=now, reason=None, detail=None, failures=0,
+                absences=0, uploaded_at=None, verified_at=None,
                 without_sidecar=WITHOUT_METADATA if without_metadata else min(current.without_sidecar, 1),
             )  # fmt: skip
             if current.assetid is not None and not current.is_theirs:
@@ -141,8 +141,7 @@ class Decisions:
             close_attempts(conn, row.id, "resolved", now)
             return apply(
                 conn, row.id, Event.SETTLED_BY_HAND, now,
-                assetid=None, id_from=None, asset_folder=None, agreed_folder=None, reason=None, detail=None,
-                due_at=now, absences=0,
+                assetid=None, agreed_folder=None, reason=None, detail=None, due_at=now, absences=0,
             )  # fmt: skip
 
         return self._store.write(work)

@@ -32,7 +32,6 @@ from assetsync.ledger.rows import (
     AttemptRow,
     FileRow,
     apply,
-    attempt_row,
     files_where,
     read_file,
 )
@@ -186,8 +185,7 @@ class Doubts:
         )
         rows = self._store.rows(sql, now, limit, LONGEST)
         together = sorted(rows, key=lambda row: (row["destfolderid"], row["id"]))
-        attempts = [attempt_row(row) for row in together]
-        return [OpenDoubt(self.file_of(attempt), attempt) for attempt in attempts]
+        return [OpenDoubt(self.file_of(attempt), attempt) for attempt in map(AttemptRow._make, together)]
 
     def open_ones(self) -> list[tuple[int, str]]:
         """Return attempt id and destination folder of each undecided doubt."""
@@ -197,15 +195,14 @@ class Doubts:
     def of(self, file_id: int) -> AttemptRow | None:
         """Return the open attempt of a version."""
         sql = f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE file_id = ? AND closed_at IS NULL ORDER BY id DESC"
-        rows = self._store.rows(sql, file_id)
-        return attempt_row(rows[0]) if rows else None
+        return next(map(AttemptRow._make, self._store.rows(sql, file_id)), None)
 
     def in_flight(self, boundary: str) -> AttemptRow | None:
         """Return the attempt by hand with this boundary if it has no outcome yet."""
         # Search only the open attempts, which are few.
         sql = f"SELECT {ATTEMPT_COLUMNS} FROM attempts INDEXED BY attempts_open_file WHERE closed_at IS NULL"
         rows = self._store.rows(f"{sql} AND ended_at IS NULL AND by_hand AND boundary = ?", boundary)
-        return attempt_row(rows[0]) if rows else None
+        return next(map(AttemptRow._make, rows), None)
 
     def file_of(self, attempt: AttemptRow) -> FileRow:
         """Return the version of an attempt."""
@@ -214,7 +211,7 @@ class Doubts:
     def attempts(self, file_id: int, limit: int) -> list[AttemptRow]:
         """Return up to `limit` of the newest attempts of a version, open or decided, oldest first."""
         sql = f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE file_id = ? ORDER BY id DESC LIMIT ?"
-        return [attempt_row(row) for row in reversed(self._store.rows(sql, file_id, limit))]
+        return [*map(AttemptRow._make, reversed(self._store.rows(sql, file_id, limit)))]
 
     def next_look(self) -> float | None:
         """Return when the next look-up is due."""
@@ -242,15 +239,10 @@ class Doubts:
         rows = self._store.rows(sql, attempt.id, attempt.destfolderid, since, _WAIVED_AT_MOST)
         return [CompetingAttempt(*row[:5], *map(bool, row[5:])) for row in rows]
 
-    def owned(self, assetids: Collection[str]) -> set[str]:
-        """Return the ids that belong to live rows."""
+    def owned(self, assetids: Collection[str], *, since: float | None = None) -> set[str]:
+        """Return the ids that belong to live rows; only those uploaded `since` then, in seconds since the epoch."""
         sql = f"SELECT assetid FROM files WHERE state NOT IN ('superseded', 'gone') AND assetid {ANY_OF}"
-        return set(self._store.column(sql, json.dumps([*assetids])))
-
-    def uploaded_since(self, assetids: Collection[str], at: float) -> set[str]:
-        """Return the ids that belong to live rows uploaded since a time, in seconds since the epoch."""
-        sql = f"SELECT assetid FROM files WHERE state NOT IN ('superseded', 'gone') AND assetid {ANY_OF}"
-        return set(self._store.column(f"{sql} AND uploaded_at >= ?", json.dumps([*assetids]), at))
+        return set(self._store.column(f"{sql} AND (?2 IS NULL OR uploaded_at >= ?2)", json.dumps([*assetids]), since))
 
     def left_in(self, folder: str, since: float) -> list[MayHaveStored]:
         """Return the uploads into a folder that may have created an asset there, whole or cut.
@@ -421,8 +413,7 @@ def _not_stored(conn: Handle, doubt: OpenDoubt, verdict: Verdict, now: float) ->
         # This number is about what breaks an upload on the way. An unreadable file shows nothing of that, and a proxy
         # that refuses has said so.
         absences=file.absences + (attempt.why not in (UNREADABLE_WHILE_SENT, REFUSED_BY_PROXY, TOO_LARGE_FOR_PROXY)),
-        reason=str(verdict.judgement), detail=verdict.reason, due_at=now,
-        assetid=None, id_from=None, asset_folder=None,
+        reason=str(verdict.judgement), detail=verdict.reason, due_at=now, assetid=None,
     )  # fmt: skip
     if is_unreadable and before.wanted is Wanted.YES:
         # Another upload might leave another damaged asset.

@@ -149,11 +149,6 @@ def file_row(row: Row) -> FileRow:
     return FileRow._make(values)
 
 
-def attempt_row(row: Row) -> AttemptRow:
-    """Return the value of a `SELECT ATTEMPT_COLUMNS`."""
-    return AttemptRow._make(row)
-
-
 def files_where(store: Database, where: str, *values: Any) -> list[FileRow]:
     """Return the versions for which the condition `where` holds; it may end in an order and a limit."""
     return [file_row(row) for row in store.rows(f"SELECT {FILE_COLUMNS} FROM files WHERE {where}", *values)]
@@ -257,8 +252,8 @@ def current_row(
 def move(conn: Handle, row: Row, event: Event, now: float, *, open_attempt: bool, **changes: Any) -> State:
     """Apply `event` to a row that `current_row` read in this transaction; return the state after it.
 
-    `open_attempt`: whether an attempt is open after the event. Raise IllegalTransition and change nothing, if the
-    table of states does not allow the event.
+    `open_attempt`: whether an attempt is open after the event. What is known of an asset that the row gives up is
+    emptied. Raise IllegalTransition and change nothing, if the table of states does not allow the event.
     """
     before = State(row["state"])
     wanted = WANTED_AFTER.get(event, Wanted(row["wanted"]))
@@ -273,8 +268,8 @@ def move(conn: Handle, row: Row, event: Event, now: float, *, open_attempt: bool
     # SQLite updates the indexes of every column named here, changed or not. The state is always named.
     columns = {name: value for name, value in columns.items() if name == "state" or value != row[name]}
     if row["assetid"] not in (None, changes.get("assetid", row["assetid"])):
-        # It compares the asset that the row had.
-        columns["differs"] = None
+        # They are about the asset that the row had.
+        columns |= dict.fromkeys(("differs",) if changes["assetid"] else ("differs", "id_from", "asset_folder"))
         # Whether that asset exists is unknown: a look-up that shows it again shows it for the first time.
         conn.execute("DELETE FROM assets WHERE assetid = ? AND why = 'owned'", (row["assetid"],))
     assignments = ", ".join(f"{name} = ?" for name in columns)

@@ -6,8 +6,6 @@ comments: `statements` removes them, and the guide shows them under the newest n
 is left to `integrity`.
 """
 
-from collections.abc import Collection
-
 import sqlite_utils
 from sqlite_utils import Migrations
 
@@ -461,7 +459,28 @@ ALTER TABLE files DROP COLUMN unprocessed_last;
 """)  # fmt: skip
 
 
-_LOOKED = """
+def _copy_attempts(name: str, script: str, *dropped: str) -> None:
+    """Add a migration that executes a script, and drops columns of the attempts.
+
+    The library copies a million rows once, in 9 s; each ALTER TABLE would take 3 s. It does not recreate partial
+    indexes.
+    """
+
+    @migrations(name=name)
+    def run(db: sqlite_utils.Database) -> None:
+        for statement in statements(script):
+            db.execute(statement)
+        sql = "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = 'attempts'"
+        indexes = db.execute(sql).fetchall()
+        for index, _ in indexes:
+            db.execute(f"DROP INDEX {index}")
+        db.table("attempts").transform(drop=dropped)
+        for _, sql in indexes:
+            db.execute(sql)
+
+
+# Keep the answered look-ups of a doubt as one value: they are read and written together.
+_copy_attempts("m030_looked", """
 ALTER TABLE attempts ADD COLUMN looked TEXT;  -- JSON: the answered look-ups so far, in seconds of the steady clock
 UPDATE attempts SET looked = json_object(
     'grace', json(IIF(grace_boot IS NULL, '{}', json_object('boot', grace_boot, 'first', COALESCE(grace_first, 0.0),
@@ -472,52 +491,22 @@ UPDATE attempts SET looked = json_object(
     'newest', IIF(grace_boot IS NULL, 0, COALESCE(watch_newest, 0)),
     'since', COALESCE(look_first, 0.0), 'boot', COALESCE(look_boot, ''))
   WHERE closed_at IS NULL;
-"""
-_IN_LOOKED = (
+""",
     "grace_boot", "grace_first", "grace_last", "grace_slow", "rounds", "round_at",
     "look_boot", "look_first", "watch_first", "watch_last", "watch_newest",
 )  # fmt: skip
 
-
-@migrations()
-def m030_looked(db: sqlite_utils.Database) -> None:
-    """Keep the answered look-ups of a doubt as one value: they are read and written together."""
-    for statement in statements(_LOOKED):
-        db.execute(statement)
-    _drop_from_attempts(db, _IN_LOOKED)
-
-
-def _drop_from_attempts(db: sqlite_utils.Database, columns: Collection[str]) -> None:
-    """Drop columns of the attempts, however many, in one copy of the table."""
-    indexes = db.execute(
-        "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = 'attempts'"
-    ).fetchall()
-    # The library does not recreate partial indexes.
-    for name, _ in indexes:
-        db.execute(f"DROP INDEX {name}")
-    # It copies a million rows in 9 s; each ALTER TABLE would take 3 s.
-    db.table("attempts").transform(drop=columns)
-    for _, sql in indexes:
-        db.execute(sql)
-
-
-_METADATA = """
+# Keep the metadata of an attempt as one value; drop what `files` has of it, and the start of its process.
+_copy_attempts("m031_metadata", """
 ALTER TABLE attempts ADD COLUMN metadata TEXT NOT NULL DEFAULT '{}';  -- JSON: digests of what was sent, and left_out
 UPDATE attempts SET metadata = json_patch('{}', json_object('digest', meta_digest, 'fields', sent_fields,
     'left_out', left_out, 'description', NULLIF(lower(hex(description_digest)), ''),
     'keywords', NULLIF(lower(hex(keywords_digest)), ''))),
   took = IIF(ended_at IS NULL OR left_part IS 'part', took, COALESCE(took, 0.0));
-"""
-_IN_METADATA = ("meta_digest", "sent_fields", "left_out", "description_digest", "keywords_digest")
-
-
-@migrations()
-def m031_metadata(db: sqlite_utils.Database) -> None:
-    """Keep the metadata of an attempt as one value; drop what `files` has of it, and the start of its process."""
-    for statement in statements(_METADATA):
-        db.execute(statement)
-    _drop_from_attempts(db, (*_IN_METADATA, "start_no", "accepted_id", "mtime_ns", "inode"))
-
+""",
+    "meta_digest", "sent_fields", "left_out", "description_digest", "keywords_digest",
+    "start_no", "accepted_id", "mtime_ns", "inode",
+)  # fmt: skip
 
 # Move what was asked and shown of an asset to `assets`. Keep in one column how its metadata differs, and count unclean
 # stops from the attempts. Dropping a column takes 3 s for a million rows, one copy of the table and its indexes 27 s.

@@ -219,7 +219,4 @@ def different(row: FileRow, difference: str) -> dict[str, Any]:
     return {"reason": "different", "detail": detail}
 
 
-_AGAIN: dict[str, Any] = {
-    "assetid": None, "id_from": None, "asset_folder": None, "agreed_folder": None,
-    "verified_at": None, "uploaded_at": None, "reason": "missing",
-}  # fmt: skip
+_AGAIN = dict.fromkeys(("assetid", "agreed_folder", "verified_at", "uploaded_at")) | {"reason": "missing"}
