@@ -278,13 +278,8 @@ def _dispute(conn: Handle, file_id: int, now: float) -> None:
     detail = "its asset belongs to another upload"
     if conn.execute("SELECT state FROM files WHERE id = ?", (file_id,)).fetchone()[0] == State.IN_DOUBT:
         # The row was in doubt already (unseen): its look-ups continue without the id.
-        conn.execute(
-            "UPDATE files SET assetid = NULL, id_from = NULL, asset_folder = NULL, differs = NULL, detail = ?"
-            " WHERE id = ?",
-            (detail, file_id),
-        )
+        sql = "UPDATE files SET assetid = NULL, id_from = NULL, asset_folder = NULL, differs = NULL, detail = ?"
+        conn.execute(f"{sql} WHERE id = ?", (detail, file_id))
         return
-    apply(
-        conn, file_id, Event.DISPUTED, now,
-        assetid=None, verified_at=None, reason="disputed", detail=detail, due_at=now,
-    )  # fmt: skip
+    changes = {"assetid": None, "verified_at": None, "reason": "disputed", "detail": detail, "due_at": now}
+    apply(conn, file_id, Event.DISPUTED, now, **changes)

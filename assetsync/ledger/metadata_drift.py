@@ -39,7 +39,6 @@ _READ_BY = ("path", "destfolderid", "asset_folder", "agreed_folder", "filetype",
 
 _IS_THERE = "asset_folder = ? AND state IN ('stored', 'verified')"
 
-
 NOT_AS_SENT = "not_as_sent"
 """The word for metadata in the service that differs from what was sent."""
 

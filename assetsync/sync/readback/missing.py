@@ -184,9 +184,8 @@ class _Case:
         changes: list[Change] = []
         for row, asset in found:
             reading, difference = compare(Expected(row.asset_folder or self._result.folder, row.size, row.md5), asset)
-            columns: dict[str, Any] = {}
-            if asset.folder_id not in (row.asset_folder, ""):
-                columns = {"asset_folder": asset.folder_id, "drift": "unread"}
+            was_moved = asset.folder_id not in (row.asset_folder, "")
+            columns = {"asset_folder": asset.folder_id, "drift": "unread"} if was_moved else {}
             if reading is not Reading.DIFFERENT:
                 self._result.elsewhere += asset.folder_id not in (row.destfolderid, row.agreed_folder, "")
                 changes.append(Change(row, None, columns))
