@@ -16,8 +16,8 @@ _UNKNOWN = re.compile(r"\?+")
 class SentTexts(NamedTuple):
     """The digests of the description and keywords of an upload; None for a field that is not compared."""
 
-    description: bytes | None = None
-    keywords: bytes | None = None
+    description: str | None = None
+    keywords: str | None = None
 
 
 class Texts(NamedTuple):
@@ -71,9 +71,9 @@ def _difference(shown: str, sent: str | None) -> str | None:
     return None
 
 
-def _digest(name: str, text: str) -> bytes | None:
+def _digest(name: str, text: str) -> str | None:
     normalised = _keywords(text) if name == "keywords" else _folded(text)
-    return hashlib.blake2b(normalised.encode(), digest_size=_DIGEST_BYTES).digest() if normalised else None
+    return hashlib.blake2b(normalised.encode(), digest_size=_DIGEST_BYTES).hexdigest() if normalised else None
 
 
 def _keywords(text: str) -> str:

@@ -27,6 +27,7 @@ class Shown(NamedTuple):
     unprocessed_since: float | None = None
     unprocessed_looks: int | None = None
     unprocessed_last: float | None = None
+    index_asked_at: float | None = None
 
     @property
     def unprocessed(self) -> Unprocessed | None:
@@ -103,10 +104,10 @@ class Assets:
             digests[assetid].add(md5)
         return digests
 
-    def damaged(self, assetids: Collection[str]) -> set[str]:
-        """Return the ids recorded as damaged: a damaged asset is the proof of one attempt and of no other."""
-        sql = f"SELECT assetid FROM assets WHERE why = 'damaged' AND assetid {ANY_OF}"
-        return set(self._store.column(sql, json.dumps([*assetids])))
+    def explained(self, assetids: Collection[str], why: str) -> set[str]:
+        """Return the ids of assets recorded as `why`; a damaged one is the proof of one attempt and of no other."""
+        sql = f"SELECT assetid FROM assets WHERE why = ? AND assetid {ANY_OF}"
+        return set(self._store.column(sql, why, json.dumps([*assetids])))
 
 
 def explain(conn: Handle, assetid: str, why: str, file: FileRow) -> None:

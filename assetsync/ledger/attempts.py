@@ -16,10 +16,10 @@ from assetsync.ledger.file.handle import Handle, Row
 from assetsync.ledger.folders import ASKED_TO_WAIT, PASSING, Hold, hold_folder, note_names, release_folder
 from assetsync.ledger.rows import WHOSE_ASSET, Usual, apply, current_row, move, reopen, row_missing
 from assetsync.ledger.runs import count_upload
-from assetsync.model import Sent, SentExtent, State
+from assetsync.model import Answer, Sent, SentExtent, State
 
 MAX_CRASHES = 5
-"""Number of unclean stops during uploads of one file after which the file is blocked for an operator."""
+"""Number of unclean stops during uploads of one file after which the file is blocked for an operator, each time."""
 
 # In the statements about an accepted upload, ?1 is the version, ?2 the attempt, ?3 the asset id, ?4 the time, ?5 the
 # kind of asset, and ?6 the MD5.
@@ -43,7 +43,7 @@ _NEW = {
 """Columns that an accepted upload changes, and their values."""
 
 _MOSTLY_SET = {"md5": "?6", "failures": "0", "send_again": "0"} | dict.fromkeys(
-    ("reason", "detail", "index_asked_at", "verified_at"), "NULL"
+    ("reason", "detail", "verified_at"), "NULL"
 )
 """Columns that an accepted upload sets, and their values. Nearly every row has these values already, and SQLite updates
 the indexes of each column that a statement writes."""
@@ -55,6 +55,8 @@ _ACCEPT = Usual(
 )  # fmt: skip
 _FOUND_FIRST = ", ".join(f"{sql} AS {name}" for name, sql in {"folder": _FOLDER, **_EXCEPTIONS}.items())
 _VALUES = "SELECT " + ", ".join(f"{sql} AS {name}" for name, sql in {**_NEW, **_MOSTLY_SET}.items())
+
+_CRASHES = "SELECT COUNT(*) FROM attempts WHERE file_id = ? AND why = 'unclean_stop'"
 
 _KEPT = ("responsecode", "message", "filetype", "renamefilebody", "comingfrom")
 """The fields of an answer that are kept beside the id, such as a workflow's rename and the referrer (interface 4.3)."""
@@ -96,7 +98,6 @@ class AttemptResults:
             if owner is not None and not _may_be_given(owner, row, sent.md5):
                 detail = f"the service answered with {assetid}, which is already the id of another file"
                 _end(conn, attempt_id, sent, "id_taken", now)
-                _keep_for_grace(conn, attempt_id, sent)
                 return apply(conn, file_id, Event.LOST, now, reason="id_taken", detail=detail, md5=sent.md5)
             _end_accepted(conn, attempt_id, sent, now)
             if owner is not None and not owner["rests"]:
@@ -153,20 +154,16 @@ class AttemptResults:
 
         self._store.write(work)
 
-    def lost(self, attempt_id: int, file_id: int, sent: Sent, now: float, *, duplicate: bool = False) -> None:
-        """Record that the service may have stored the upload, or that it refused the upload as a `duplicate`.
+    def lost(self, attempt_id: int, file_id: int, sent: Sent, now: float) -> None:
+        """Record that the service may have stored the upload, or that it refused the upload as a duplicate.
 
         If an answer asked to wait, the folder of the upload is held for that long.
         """
-        event = Event.DUPLICATE if duplicate else Event.LOST
         outcome = sent.outcome
+        event = Event.DUPLICATE if outcome.answer is Answer.DUPLICATE else Event.LOST
 
         def work(conn: Handle) -> None:
             _end(conn, attempt_id, sent, outcome.reason, now)
-            _keep_for_grace(conn, attempt_id, sent)
-            conn.execute(
-                "UPDATE attempts SET is_duplicate = ?, look_at = ? WHERE id = ?", (int(duplicate), now, attempt_id)
-            )
             changes: dict[str, object] = {"reason": outcome.reason, "detail": outcome.detail}
             if sent.left == "all" and sent.md5:
                 changes["md5"] = sent.md5
@@ -198,7 +195,7 @@ class AttemptResults:
 
         def work(conn: Handle) -> int:
             found = conn.execute(
-                "SELECT f.id, f.crashes, a.id AS attempt, a.boundary, a.by_hand, a.started_at FROM files f"
+                "SELECT f.id, a.id AS attempt, a.boundary, a.by_hand, a.started_at FROM files f"
                 " JOIN attempts a ON a.file_id = f.id AND a.closed_at IS NULL WHERE f.state = 'sending'"
                 f" AND (NOT a.by_hand OR {none_left})"
             ).fetchall()
@@ -209,11 +206,10 @@ class AttemptResults:
                     (now, now, took_at_most(row["started_at"], now), row["attempt"]),
                 )
                 detail = "assetsync stopped during the upload"
-                apply(
-                    conn, row["id"], Event.LOST, now, reason="unclean_stop", detail=detail, crashes=row["crashes"] + 1
-                )
-                if row["crashes"] + 1 >= MAX_CRASHES:
-                    detail = f"assetsync died {MAX_CRASHES} times during the upload: find the cause, then `retry` it"
+                apply(conn, row["id"], Event.LOST, now, reason="unclean_stop", detail=detail)
+                crashes = conn.execute(_CRASHES, (row["id"],)).fetchone()[0]
+                if crashes % MAX_CRASHES == 0:
+                    detail = f"assetsync died {crashes} times during the upload: find the cause, then `retry` it"
                     conn.execute("UPDATE attempts SET name_released = 1 WHERE id = ?", (row["attempt"],))
                     apply(conn, row["id"], Event.UNDECIDABLE, now, reason="crashes", detail=detail)
             return len(in_flight)
@@ -254,21 +250,17 @@ def _folder_of(conn: Handle, attempt_id: int) -> str:
 
 def _end(conn: Handle, attempt_id: int, sent: Sent, why: str | None, now: float, *, result: str | None = None) -> None:
     """Record the end of a POST; with a `result` the attempt is decided."""
+    outcome, is_cut = sent.outcome, sent.left is SentExtent.PART
     conn.execute(
-        "UPDATE attempts SET ended_at = ?, left_part = ?, bytes_sent = ?, bytes_sent_md5 = ?, why = ?, closed_at = ?,"
-        " result = ?, answer = ? WHERE id = ?",
+        "UPDATE attempts SET ended_at = ?1, look_at = ?1, closed_at = IIF(?2 IS NULL, NULL, ?1), result = ?2, why = ?3,"
+        " left_part = ?4, bytes_sent = ?5, bytes_sent_md5 = ?6, took = ?7, answered = ?8, is_duplicate = ?9,"
+        " answer = ?10 WHERE id = ?11",
         (
-            *(now, sent.left, sent.bytes_sent, sent.md5 or None, why),
-            *(now if result else None, result, _answer(_kept_values(sent.outcome)), attempt_id),
+            *(now, result, why, sent.left, sent.bytes_sent, sent.md5 or None, None if is_cut else sent.took),
+            *(outcome.answered and not is_cut, outcome.answer is Answer.DUPLICATE, _answer(_kept_values(outcome))),
+            attempt_id,
         ),
     )
-
-
-def _keep_for_grace(conn: Handle, attempt_id: int, sent: Sent) -> None:
-    """Record what an upload in doubt took, and whether it was answered, if its body may have left whole."""
-    if sent.left is not SentExtent.PART:
-        values = (sent.took, sent.outcome.answered, attempt_id)
-        conn.execute("UPDATE attempts SET took = ?, answered = ? WHERE id = ?", values)
 
 
 @lru_cache(maxsize=16)
@@ -282,18 +274,12 @@ def _dispute(conn: Handle, file_id: int, now: float) -> None:
     """Put a row in doubt again because its adopted asset belongs to another upload."""
     last = conn.execute("SELECT MAX(id) FROM attempts WHERE file_id = ?", (file_id,)).fetchone()[0]
     if last is not None:
-        reopen(conn, last, now, why="disputed", accepted_id=None)
+        reopen(conn, last, now, why="disputed")
     detail = "its asset belongs to another upload"
     if conn.execute("SELECT state FROM files WHERE id = ?", (file_id,)).fetchone()[0] == State.IN_DOUBT:
         # The row was in doubt already (unseen): its look-ups continue without the id.
-        conn.execute(
-            "UPDATE files SET assetid = NULL, id_from = NULL, asset_folder = NULL, adopted_differs = NULL, detail = ?"
-            " WHERE id = ?",
-            (detail, file_id),
-        )
+        sql = "UPDATE files SET assetid = NULL, id_from = NULL, asset_folder = NULL, differs = NULL, detail = ?"
+        conn.execute(f"{sql} WHERE id = ?", (detail, file_id))
         return
-    apply(
-        conn, file_id, Event.DISPUTED, now,
-        assetid=None, id_from=None, asset_folder=None, verified_at=None,
-        reason="disputed", detail=detail, due_at=now,
-    )  # fmt: skip
+    changes = {"assetid": None, "verified_at": None, "reason": "disputed", "detail": detail, "due_at": now}
+    apply(conn, file_id, Event.DISPUTED, now, **changes)

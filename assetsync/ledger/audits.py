@@ -4,12 +4,12 @@ Listing the folder is left to `sync.readback.auditor`.
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from assetsync.ledger.file.database import ANY_OF, Database
 from assetsync.ledger.file.facts import set_fact
-from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row, files_where
+from assetsync.ledger.rows import FILE_COLUMNS, WHOSE_ASSET, FileRow, file_row, files_where
 from assetsync.ledger.runs import AUDITED
 from assetsync.model import Asset, Clock
 
@@ -22,12 +22,11 @@ Somebody has removed the asset. The condition compares times, and a clock may be
 its place, the folder is listed (`sync.upload.folder_listing`).
 """
 
-SIGHTED = (
-    "MAX(COALESCE({0}.met_at, {0}.first_seen), COALESCE((SELECT MAX(audited_at) FROM files WHERE assetid = {0}.assetid"
-    " AND state IN ('superseded', 'gone')), 0))"
-)
-"""SQL expression: when an asset without a version was last seen. For an asset of history, an audit records the time in
-the version (`met_history`)."""
+SIGHTED = "COALESCE({0}.met_at, {0}.first_seen)"
+"""SQL expression: when an asset without a version was last seen."""
+
+MET_AT = "COALESCE((SELECT met_at FROM assets WHERE assetid = {0}.assetid), 0)"
+"""SQL expression: when an audit last met the asset of a version, or a look-up showed it without a version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ class Unmet:
 _VERIFIED = "state = 'verified'"
 _LIVE = "state NOT IN ('superseded', 'gone')"  # redundant beside _VERIFIED; makes SQLite use the index by asset
 _BEFORE = "verified_at NOT BETWEEN ? AND ?"
-_UNMET = f"{_BEFORE} AND audited_at IS NOT ?"
+_UNMET = f"{_BEFORE} AND {MET_AT.format('files')} <> ?"
 _SLACK = 900.0
 
 
@@ -121,11 +120,6 @@ class Audits:
         sql = f"SELECT assetid FROM files WHERE state IN ('superseded', 'gone') AND assetid {ANY_OF}"
         return set(self._store.column(sql, json.dumps(assetids)))
 
-    def replaced(self, assetids: Sequence[str]) -> set[str]:
-        """Return the ids of assets that an operator had replaced by another upload."""
-        sql = f"SELECT assetid FROM assets WHERE why = 'replaced' AND assetid {ANY_OF}"
-        return set(self._store.column(sql, json.dumps(assetids)))
-
     def equal_content(self, folder: str, assets: Collection[Asset]) -> dict[str, FileRow]:
         """Return, by id of an asset that no row owns, a live row of the same content in the folder."""
         found = {}
@@ -154,19 +148,13 @@ class Audits:
         sent = self._store.value(sql, folder, name.casefold())
         return next(iter(files_where(self._store, "id = ?", sent)), None)
 
-    def met(self, file_ids: Sequence[int], at: float) -> None:
-        """Record that an audit begun `at` met these rows' assets."""
-        self._store.change_each("UPDATE files SET audited_at = ? WHERE id = ?", [(at, i) for i in file_ids])
-
-    def met_history(self, assetids: Collection[str], at: float) -> None:
-        """Record that an audit begun `at` met these assets of versions at rest, so that `orphans` lists them."""
-        sql = "UPDATE files SET audited_at = ? WHERE assetid = ? AND state IN ('superseded', 'gone')"
-        self._store.change_each(sql, [(at, assetid) for assetid in assetids])
-
-    def met_ids(self, assetids: Collection[str], at: float) -> None:
-        """Record that an audit begun `at` met these assets of verified versions."""
-        sql = f"UPDATE files SET audited_at = ? WHERE assetid = ? AND {_VERIFIED} AND {_LIVE}"
-        self._store.change_each(sql, [(at, assetid) for assetid in assetids])
+    def met(self, assetids: Iterable[str], at: float) -> None:
+        """Record that an audit begun `at` met those of the assets that belong to a version, live or at rest."""
+        sql = (
+            "INSERT INTO assets (assetid, why, met_at) SELECT ?1, 'owned', ?2 FROM files"
+            f" WHERE {WHOSE_ASSET.format('= ?1')} LIMIT 1 ON CONFLICT (assetid) DO UPDATE SET met_at = excluded.met_at"
+        )
+        self._store.change_each(sql, [(assetid, at) for assetid in assetids])
 
     def verified(self, unmet: Unmet, audit: RunningAudit) -> int:
         """Return the number of versions that the audit should meet; those verified since its start do not count."""

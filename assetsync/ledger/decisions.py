@@ -52,10 +52,7 @@ class Decisions:
                 return read_file(conn, row.id).state
             conn.execute("DELETE FROM assets WHERE assetid = ?", (row.assetid,))
             own(conn, kept, Shown())
-            return apply(
-                conn, row.id, Event.RETRIED, now, due_at=now, assetid=kept,
-                index_asked_at=None, verified_at=None, **GOES_ON,
-            )  # fmt: skip
+            return apply(conn, row.id, Event.RETRIED, now, due_at=now, assetid=kept, verified_at=None, **GOES_ON)
 
         return self._store.write(work)
 
@@ -103,9 +100,8 @@ class Decisions:
             is_processed = shown_of(conn, current.assetid).unprocessed is None
             state = apply(
                 conn, row.id, Event.SENT_AGAIN, now,
-                assetid=None, id_from=None, asset_folder=None, agreed_folder=None, send_again=1, due_at=now,
-                reason=None, detail=None, failures=0, absences=0, crashes=0,
-                uploaded_at=None, index_asked_at=None, verified_at=None,
+                assetid=None, agreed_folder=None, send_again=1, due_at=now, reason=None, detail=None, failures=0,
+                absences=0, uploaded_at=None, verified_at=None,
                 without_sidecar=WITHOUT_METADATA if without_metadata else min(current.without_sidecar, 1),
             )  # fmt: skip
             if current.assetid is not None and not current.is_theirs:
@@ -133,7 +129,7 @@ class Decisions:
                 conn, row.id, Event.SETTLED_BY_HAND, now,
                 assetid=asset.id, id_from="adopted", asset_folder=asset.folder_id, agreed_folder=asset.folder_id,
                 reason=None, detail=None, due_at=now, uploaded_at=now, verified_at=None,
-                drift="unread", not_as_sent=None,
+                drift="unread", differs=None,
             )  # fmt: skip
 
         return self._store.write(work)
@@ -145,8 +141,7 @@ class Decisions:
             close_attempts(conn, row.id, "resolved", now)
             return apply(
                 conn, row.id, Event.SETTLED_BY_HAND, now,
-                assetid=None, id_from=None, asset_folder=None, agreed_folder=None, reason=None, detail=None,
-                due_at=now, absences=0,
+                assetid=None, agreed_folder=None, reason=None, detail=None, due_at=now, absences=0,
             )  # fmt: skip
 
         return self._store.write(work)

@@ -32,7 +32,6 @@ from assetsync.ledger.rows import (
     AttemptRow,
     FileRow,
     apply,
-    attempt_row,
     files_where,
     read_file,
 )
@@ -186,8 +185,7 @@ class Doubts:
         )
         rows = self._store.rows(sql, now, limit, LONGEST)
         together = sorted(rows, key=lambda row: (row["destfolderid"], row["id"]))
-        attempts = [attempt_row(row) for row in together]
-        return [OpenDoubt(self.file_of(attempt), attempt) for attempt in attempts]
+        return [OpenDoubt(self.file_of(attempt), attempt) for attempt in map(AttemptRow._make, together)]
 
     def open_ones(self) -> list[tuple[int, str]]:
         """Return attempt id and destination folder of each undecided doubt."""
@@ -197,15 +195,14 @@ class Doubts:
     def of(self, file_id: int) -> AttemptRow | None:
         """Return the open attempt of a version."""
         sql = f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE file_id = ? AND closed_at IS NULL ORDER BY id DESC"
-        rows = self._store.rows(sql, file_id)
-        return attempt_row(rows[0]) if rows else None
+        return next(map(AttemptRow._make, self._store.rows(sql, file_id)), None)
 
     def in_flight(self, boundary: str) -> AttemptRow | None:
         """Return the attempt by hand with this boundary if it has no outcome yet."""
         # Search only the open attempts, which are few.
         sql = f"SELECT {ATTEMPT_COLUMNS} FROM attempts INDEXED BY attempts_open_file WHERE closed_at IS NULL"
         rows = self._store.rows(f"{sql} AND ended_at IS NULL AND by_hand AND boundary = ?", boundary)
-        return attempt_row(rows[0]) if rows else None
+        return next(map(AttemptRow._make, rows), None)
 
     def file_of(self, attempt: AttemptRow) -> FileRow:
         """Return the version of an attempt."""
@@ -214,7 +211,7 @@ class Doubts:
     def attempts(self, file_id: int, limit: int) -> list[AttemptRow]:
         """Return up to `limit` of the newest attempts of a version, open or decided, oldest first."""
         sql = f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE file_id = ? ORDER BY id DESC LIMIT ?"
-        return [attempt_row(row) for row in reversed(self._store.rows(sql, file_id, limit))]
+        return [*map(AttemptRow._make, reversed(self._store.rows(sql, file_id, limit)))]
 
     def next_look(self) -> float | None:
         """Return when the next look-up is due."""
@@ -242,15 +239,10 @@ class Doubts:
         rows = self._store.rows(sql, attempt.id, attempt.destfolderid, since, _WAIVED_AT_MOST)
         return [CompetingAttempt(*row[:5], *map(bool, row[5:])) for row in rows]
 
-    def owned(self, assetids: Collection[str]) -> set[str]:
-        """Return the ids that belong to live rows."""
+    def owned(self, assetids: Collection[str], *, since: float | None = None) -> set[str]:
+        """Return the ids that belong to live rows; only those uploaded `since` then, in seconds since the epoch."""
         sql = f"SELECT assetid FROM files WHERE state NOT IN ('superseded', 'gone') AND assetid {ANY_OF}"
-        return set(self._store.column(sql, json.dumps([*assetids])))
-
-    def uploaded_since(self, assetids: Collection[str], at: float) -> set[str]:
-        """Return the ids that belong to live rows uploaded since a time, in seconds since the epoch."""
-        sql = f"SELECT assetid FROM files WHERE state NOT IN ('superseded', 'gone') AND assetid {ANY_OF}"
-        return set(self._store.column(f"{sql} AND uploaded_at >= ?", json.dumps([*assetids]), at))
+        return set(self._store.column(f"{sql} AND (?2 IS NULL OR uploaded_at >= ?2)", json.dumps([*assetids]), since))
 
     def left_in(self, folder: str, since: float) -> list[MayHaveStored]:
         """Return the uploads into a folder that may have created an asset there, whole or cut.
@@ -362,14 +354,13 @@ class Doubts:
                 # Names may come back alike, so the asset may belong to an equal doubt. Remains of either upload may
                 # still appear: the grace of each equal doubt starts again, and allows for the longer upload time, and
                 # for an upload that was not answered. The time of an upload that was cut says nothing.
-                took = attempt.took if attempt.left_part == SentExtent.PART else attempt.took or 0.0
                 conn.execute(
                     "UPDATE attempts SET looked = NULL,"
                     " took = IIF(?1 IS NULL, took, MAX(?1, COALESCE(took, 0))),"
                     " answered = IIF(?1 IS NULL, answered, MIN(?5, answered))"
                     " WHERE destfolderid = ?2 AND closed_at IS NULL AND size = ?3"
                     " AND (md5 = ?4 OR md5 IS NULL OR ?4 IS NULL)",
-                    (took, attempt.destfolderid, attempt.size, attempt.md5, attempt.answered),
+                    (attempt.took, attempt.destfolderid, attempt.size, attempt.md5, attempt.answered),
                 )
                 _found(conn, doubt, verdict, now)
                 return
@@ -422,8 +413,7 @@ def _not_stored(conn: Handle, doubt: OpenDoubt, verdict: Verdict, now: float) ->
         # This number is about what breaks an upload on the way. An unreadable file shows nothing of that, and a proxy
         # that refuses has said so.
         absences=file.absences + (attempt.why not in (UNREADABLE_WHILE_SENT, REFUSED_BY_PROXY, TOO_LARGE_FOR_PROXY)),
-        reason=str(verdict.judgement), detail=verdict.reason, due_at=now,
-        assetid=None, id_from=None, asset_folder=None,
+        reason=str(verdict.judgement), detail=verdict.reason, due_at=now, assetid=None,
     )  # fmt: skip
     if is_unreadable and before.wanted is Wanted.YES:
         # Another upload might leave another damaged asset.
@@ -442,7 +432,7 @@ def _found(conn: Handle, doubt: OpenDoubt, verdict: Verdict, now: float) -> None
     if doubt.attempt.is_duplicate:
         # The asset was there before this upload, and has the metadata of another file, if any.
         uploaded: dict[str, float | None] = {"uploaded_at": None}
-    elif doubt.attempt.accepted_id is None:
+    elif doubt.file.assetid is None:
         count_upload(conn, doubt.attempt.size, now)
         uploaded = {"uploaded_at": now}
     else:
@@ -455,7 +445,7 @@ def _found(conn: Handle, doubt: OpenDoubt, verdict: Verdict, now: float) -> None
     apply(
         conn, doubt.file.id, Event.FOUND, now, **known, **uploaded,
         assetid=verdict.assetid, id_from="adopted", asset_folder=verdict.folder_id,
-        index_asked_at=None, verified_at=None, reason=None, detail=None, due_at=now, send_again=0,
+        verified_at=None, reason=None, detail=None, due_at=now, send_again=0,
         # The asset may be in another folder, or may have the metadata of another asset.
         drift="unread",
     )  # fmt: skip

@@ -46,7 +46,6 @@ COMPARED_AT_MOST = 1000
 _EQUAL_ASSET = (
     f"FROM unowned s WHERE s.folder_id = ?1 AND s.size = ?2 AND s.md5 = ?3 AND {_IS_THERE}"
     f" AND NOT {OWNED.format('s.assetid')}"
-    " AND NOT EXISTS (SELECT 1 FROM attempts WHERE accepted_id = s.assetid AND closed_at IS NULL)"
 )
 _MAY_HAVE_STORED_IT = (
     "SELECT 1 FROM attempts a WHERE a.closed_at IS NULL AND a.destfolderid = s.folder_id"

@@ -206,8 +206,7 @@ class FolderListings:
             f"SELECT path FROM files f {_WANTED_IN} AND (state IN ('stored', 'verified')"
             "   OR state IN ('in_doubt', 'blocked') AND verified_at IS NULL)"
             " AND (id_from = 'answer' AND asset_folder = destfolderid"
-            "   OR EXISTS (SELECT 1 FROM attempts"
-            "     WHERE file_id = f.id AND closed_at IS NULL AND accepted_id IS NOT NULL))"
+            "   OR assetid IS NOT NULL AND EXISTS (SELECT 1 FROM attempts WHERE file_id = f.id AND closed_at IS NULL))"
             " LIMIT 1"
         )
         path: bytes | None = self._store.value(sql, destfolderid)

@@ -66,7 +66,7 @@ class Ledger(LedgerView):
         stop."""
         self.versions = Versions(store)
         self.metadata_drift = MetadataDrift(store)
-        self.queue = Queue(store, start_no)
+        self.queue = Queue(store)
         self.queue_folders = QueueFolders(store)
         self.equal_content = EqualContent(store)
         self.folder_cache = FolderCache(store)

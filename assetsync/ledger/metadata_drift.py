@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from assetsync.core.sent_texts import SentTexts
+from assetsync.core.sent_texts import NOT_COMPARED, SentTexts
 from assetsync.ledger.file.database import ANY_OF, Database, below
 from assetsync.ledger.file.handle import Handle
 from assetsync.ledger.rows import FILE_COLUMNS, SENT_WITH_XMP, WHOSE_ASSET, FileRow, file_row, files_where
@@ -39,11 +39,10 @@ _READ_BY = ("path", "destfolderid", "asset_folder", "agreed_folder", "filetype",
 
 _IS_THERE = "asset_folder = ? AND state IN ('stored', 'verified')"
 
-
 NOT_AS_SENT = "not_as_sent"
 """The word for metadata in the service that differs from what was sent."""
 
-_IS_NOT_AS_SENT = "not_as_sent IS NOT NULL AND wanted = 'yes'"
+_IS_NOT_AS_SENT = "differs IS NOT NULL AND uploaded_at IS NOT NULL AND wanted = 'yes'"
 
 COUNT_REPORTED = (
     f"SELECT (SELECT COUNT(*) FROM files WHERE {DRIFTED}) + (SELECT COUNT(*) FROM files WHERE {_IS_NOT_AS_SENT}"
@@ -54,7 +53,7 @@ COUNT_REPORTED = (
 ADOPTED = "adopted"
 """The word for an adopted asset with other metadata than the sidecars, which is no drift."""
 
-_ADOPTED_DIFFERS = "adopted_differs IS NOT NULL AND wanted = 'yes'"
+_ADOPTED_DIFFERS = "differs IS NOT NULL AND uploaded_at IS NULL AND wanted = 'yes'"
 
 COUNT_ADOPTED = f"SELECT COUNT(*) FROM files WHERE {_ADOPTED_DIFFERS}"
 """SQL statement that counts the files that `MetadataDrift.adopted` finds; it needs an index alone."""
@@ -82,7 +81,7 @@ def drift_of(row: FileRow) -> str | None:
 
 def adopted_difference_of(row: FileRow) -> str | None:
     """Return how the metadata of an adopted asset differs from the sidecars; None of a version of history."""
-    return row.adopted_differs if row.wanted is Wanted.YES else None
+    return row.differs if row.wanted is Wanted.YES and row.uploaded_at is None else None
 
 
 def reason_of(row: FileRow) -> str:
@@ -197,7 +196,10 @@ class MetadataDrift:
 
         It is also unknown if the upload's metadata is not what the asset has: a person may have named another asset.
         """
-        sql = "SELECT sent_fields FROM attempts WHERE file_id = ? AND meta_digest = ? ORDER BY id DESC LIMIT 1"
+        sql = (
+            "SELECT json_extract(metadata, '$.fields') FROM attempts"
+            " WHERE file_id = ? AND json_extract(metadata, '$.digest') = ? ORDER BY id DESC LIMIT 1"
+        )
         found: str | None = self._store.value(sql, row.id, row.meta_digest) if row.uploaded_at is not None else None
         return found
 
@@ -226,34 +228,29 @@ class MetadataDrift:
         if not known:
             return {}
         sql = (
-            "SELECT a.file_id, a.id, a.meta_digest, a.description_digest, a.keywords_digest"
-            f" FROM attempts a CROSS JOIN files f ON f.id = a.file_id WHERE a.file_id {ANY_OF}"
-            " AND a.result = 'accepted' AND f.uploaded_at = a.ended_at"
-            " AND COALESCE(a.description_digest, a.keywords_digest) IS NOT NULL"
+            "SELECT a.file_id, a.id, a.metadata FROM attempts a CROSS JOIN files f ON f.id = a.file_id"
+            f" WHERE a.file_id {ANY_OF} AND a.result = 'accepted' AND f.uploaded_at = a.ended_at"
         )
-        found = self._store.rows(sql, json.dumps([*known]))
-        uploads = [SentUpload(known[row[0]], row[1], row[2], SentTexts(row[3], row[4])) for row in found]
-        return {str(upload.row.assetid): upload for upload in uploads}
+        uploads = {}
+        for file_id, attempt_id, metadata in self._store.rows(sql, json.dumps([*known])):
+            row, sent = known[file_id], json.loads(metadata)
+            texts = SentTexts(*map(sent.get, SentTexts._fields))
+            if texts != NOT_COMPARED:
+                uploads[str(row.assetid)] = SentUpload(row, attempt_id, sent.get("digest"), texts)
+        return uploads
 
     def compared(self, found: Sequence[tuple[SentUpload, str | None]]) -> None:
         """Record for uploads how the service's metadata differs, None if it does not; they are not compared again."""
 
         def work(conn: Handle) -> None:
             for upload, difference in found:
-                conn.execute(
-                    "UPDATE attempts SET description_digest = NULL, keywords_digest = NULL WHERE id = ?",
-                    (upload.attempt_id,),
-                )
+                sql = "UPDATE attempts SET metadata = json_remove(metadata, '$.description', '$.keywords') WHERE id = ?"
+                conn.execute(sql, (upload.attempt_id,))
                 if difference is not None:
-                    sql = "UPDATE files SET not_as_sent = ? WHERE id = ? AND assetid = ?"
+                    sql = "UPDATE files SET differs = ? WHERE id = ? AND assetid = ?"
                     conn.execute(sql, (difference, upload.row.id, upload.row.assetid))
 
         self._store.write(work)
-
-    def settle_sent(self, rows: Iterable[FileRow]) -> int:
-        """Record an operator's word that the service now has the metadata that was sent; return the number settled."""
-        sql = "UPDATE files SET not_as_sent = NULL WHERE id = ? AND not_as_sent = ?"
-        return self._store.change_each(sql, [(row.id, row.not_as_sent) for row in rows])
 
     def adopted(self, path: bytes = b"") -> Iterator[FileRow]:
         """Yield the adopted files with other metadata than the sidecars; `path` limits them as in `drifted`."""
@@ -263,13 +260,13 @@ class MetadataDrift:
         )
         return map(file_row, self._store.pages(sql, "id", (0,), path, *below(path)))
 
-    def settle_adopted(self, rows: Iterable[FileRow]) -> int:
-        """Record an operator's word that the metadata of adopted assets is as it should be; return the number settled.
+    def settle_asset(self, rows: Iterable[FileRow]) -> int:
+        """Record an operator's word that the metadata of assets is as it should be; return the number settled.
 
         Versions that were compared again meanwhile are left out.
         """
-        sql = "UPDATE files SET adopted_differs = NULL WHERE id = ? AND adopted_differs = ?"
-        return self._store.change_each(sql, [(row.id, row.adopted_differs) for row in rows])
+        sql = "UPDATE files SET differs = NULL WHERE id = ? AND differs = ?"
+        return self._store.change_each(sql, [(row.id, row.differs) for row in rows])
 
     def lies_in(self, file_id: int, folder: str) -> bool:
         """Return whether a version's asset was last seen in that folder of the service, wherever it was sent."""

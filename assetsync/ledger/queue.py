@@ -3,12 +3,12 @@
 Finding equal content that makes an upload unnecessary is left to `equal_content`.
 """
 
+import json
 from collections.abc import Collection
 from typing import NamedTuple
 
 from assetsync.core.backoff import LONGEST
 from assetsync.core.outcome import UNREADABLE_WHILE_SENT
-from assetsync.core.sent_texts import NOT_COMPARED, SentTexts
 from assetsync.core.settled import PastUpload
 from assetsync.core.states import Event, Facts
 from assetsync.ledger.assets import Shown, own
@@ -53,20 +53,20 @@ _PAST = 64
 """Maximum number of versions of a path, and of its uploads, that `uploads_of` reads."""
 _QUEUED = "FROM counted WHERE wanted = 'yes' AND state = 'queued' AND files > 0"
 _IS_HELD = f"destfolderid IN (SELECT destfolderid FROM folders WHERE {HELD})"
-_CLAIMS = ("destfolderid", "md5", "meta_digest", "drift", "not_as_sent", "reason", "detail", "attempts")
+_CLAIMS = ("destfolderid", "md5", "meta_digest", "drift", "reason", "detail", "attempts")
 _CLAIM = Usual(
     State.QUEUED, Event.BEGUN, Facts(open_attempt=True),
     {"md5": "?2", "meta_digest": "?3", "attempts": "attempts + 1"},
-    "drift IS NULL AND not_as_sent IS NULL AND reason IS NULL AND detail IS NULL AND destfolderid = ?4",
+    "drift IS NULL AND reason IS NULL AND detail IS NULL AND destfolderid = ?4",
 )  # fmt: skip
 
 
 class Intent(NamedTuple):
     """The record of an attempt, committed before its first byte leaves; `md5` is set if the file was read whole before.
 
-    `by_hand`: `assetsync upload` sends the file, not the process that holds the ledger. `sent`: the metadata to compare
-    once the asset is read back; none of an upload by hand. `left_out`: what was left out of the metadata, in words.
-    `fields`: `core.metadata.sent_fields`; None by hand.
+    `by_hand`: `assetsync upload` sends the file, not the process that holds the ledger. `metadata` is recorded beside
+    its digest; None by hand. It holds `fields` (`core.metadata.sent_fields`), `left_out` (in words), and the
+    `SentTexts` to compare once the asset is read back.
     """
 
     file_id: int
@@ -77,9 +77,7 @@ class Intent(NamedTuple):
     md5: str | None
     meta_digest: str
     by_hand: bool = False
-    sent: SentTexts = NOT_COMPARED
-    left_out: str | None = None
-    fields: str | None = None
+    metadata: dict[str, str] | None = None
 
 
 class Choice(NamedTuple):
@@ -113,11 +111,10 @@ _OF_ITS_NAME = (
 
 
 class Queue:
-    """The ledger's part for sending. `start_no` is the number of the start of this process."""
+    """The ledger's part for sending."""
 
-    def __init__(self, store: Database, start_no: int) -> None:
+    def __init__(self, store: Database) -> None:
         self._store = store
-        self._start_no = start_no
 
     def due(
         self,
@@ -199,7 +196,6 @@ class Queue:
                 agreed_folder=current.agreed_folder if is_there else None, path=row.path, destfolderid=row.destfolderid,
                 size=row.size, mtime_ns=row.mtime_ns, ctime_ns=row.ctime_ns, inode=row.inode,
                 md5=md5, folded_name=row.folded_name, due_at=now, drift="unread",
-                **({"index_asked_at": None} if _rests(old) else {}),
                 **({"reason": None, "detail": None} if current.state is State.VERIFIED else {}),
             )  # fmt: skip
 
@@ -242,20 +238,15 @@ class Queue:
 
         The result raises as `begin` does.
         """
+        sent = json.dumps({"digest": intent.meta_digest, **(intent.metadata or {})})
 
         def work(conn: Handle) -> int:
             try:
                 cursor = conn.execute(
-                    "INSERT INTO attempts (file_id, destfolderid, sent_name, folded_name, boundary, size, mtime_ns,"
-                    " inode, md5, meta_digest, start_no, started_at, by_hand, description_digest, keywords_digest,"
-                    " left_out, sent_fields) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        intent.file_id, intent.destfolderid, intent.sent_name, intent.sent_name.casefold(),
-                        intent.boundary, intent.stat.size, intent.stat.mtime_ns, intent.stat.inode, intent.md5,
-                        intent.meta_digest, self._start_no, now, intent.by_hand, *intent.sent,
-                        intent.left_out, intent.fields,
-                    ),
-                )  # fmt: skip
+                    "INSERT INTO attempts (file_id, destfolderid, sent_name, boundary, folded_name, size, md5,"
+                    " started_at, by_hand, metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (*intent[:4], intent.sent_name.casefold(), intent.stat.size, intent.md5, now, intent.by_hand, sent),
+                )
             except IntegrityError as error:
                 raise NameBusy from error
             attempt = int(cursor.lastrowid or 0)
@@ -269,7 +260,7 @@ class Queue:
                 raise Outdated  # the mapping changed after the file was read
             move(
                 conn, row, Event.BEGUN, now, open_attempt=True,
-                md5=intent.md5, meta_digest=intent.meta_digest, drift=None, not_as_sent=None, reason=None, detail=None,
+                md5=intent.md5, meta_digest=intent.meta_digest, drift=None, reason=None, detail=None,
                 attempts=row["attempts"] + 1,
             )  # fmt: skip
             return attempt

@@ -86,9 +86,9 @@ class ReadBack:
         """
         where = (
             "state = 'stored'"
-            " AND (SELECT shown_at IS NOT NULL AND findable_at IS NULL FROM assets WHERE assetid = files.assetid)"
-            " AND COALESCE(uploaded_at, queued_at) NOT BETWEEN ?2 AND ?1"
-            " AND (index_asked_at IS NULL OR index_asked_at NOT BETWEEN ?3 AND ?1) ORDER BY due_at, id LIMIT ?4"
+            " AND EXISTS (SELECT 1 FROM assets WHERE assetid = files.assetid AND shown_at IS NOT NULL"
+            "   AND findable_at IS NULL AND (index_asked_at IS NULL OR index_asked_at NOT BETWEEN ?3 AND ?1))"
+            " AND COALESCE(uploaded_at, queued_at) NOT BETWEEN ?2 AND ?1 ORDER BY due_at, id LIMIT ?4"
         )
         return files_where(self._store, where, now, uploaded_before, asked_before, limit)
 
@@ -100,9 +100,9 @@ class ReadBack:
         )
         return self._store.column(sql, limit)
 
-    def asked(self, ids: Sequence[int], now: float) -> None:
-        """Record that the service was asked to index these rows' assets."""
-        self._store.change_each("UPDATE files SET index_asked_at = ? WHERE id = ?", [(now, i) for i in ids])
+    def asked(self, assetids: Sequence[str], now: float) -> None:
+        """Record that the service was asked to index these assets."""
+        self._store.change_each("UPDATE assets SET index_asked_at = ? WHERE assetid = ?", [(now, i) for i in assetids])
 
     def apply_all(self, found: Sequence[Change], now: float) -> None:
         """Record the results of reading back, in one commit.
@@ -156,7 +156,7 @@ def _doubt(conn: Handle, row: FileRow, changes: dict[str, Any], now: float) -> N
     reason = MISSING if row.reason == MISSING or row.verified_at is not None else "unseen"
     last = conn.execute("SELECT MAX(id) FROM attempts WHERE file_id = ?", (row.id,)).fetchone()[0]
     if last is not None:
-        reopen(conn, last, now, why="unseen", accepted_id=row.assetid)
+        reopen(conn, last, now, why="unseen")
     apply(conn, row.id, Event.MISSING if last is None else Event.UNSEEN, now, reason=reason, **changes)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from assetsync.core.read_back import NEVER_PROCESSED
-from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
+from assetsync.ledger.audits import MET_AT, SIGHTED, TAKEN_AWAY
 from assetsync.ledger.equal_content import OWNED
 from assetsync.ledger.file.database import ANY_OF, Database, below, open_beside
 from assetsync.ledger.file.facts import SERVICE
@@ -41,13 +41,13 @@ _DOUBTED = (
     " AND (a.md5 = {1}.md5 OR (a.md5 IS NULL OR {1}.md5 IS NULL) AND a.size = {1}.size))"
 )
 _FOLDER = "COALESCE({0}.asset_folder, {0}.destfolderid)"
-_LAST_KNOWN = "MAX(COALESCE({0}.audited_at, 0), COALESCE({0}.uploaded_at, {0}.queued_at))"
+_LAST_KNOWN = f"MAX({MET_AT}, COALESCE({{0}}.verified_at, {{0}}.uploaded_at, {{0}}.queued_at))"
 _SHOWN_AT = "(SELECT shown_at FROM assets WHERE assetid = {0}.assetid)"
 # A version whose asset exists as far as is known. A version that still has to be read back again may have no asset.
 _HAS_ASSET = (
     "({0}.assetid IS NOT NULL AND {0}.state IN ('stored', 'verified', 'superseded', 'gone')"
     f" AND {_SHOWN_AT} IS NOT NULL AND NOT {THEIRS} AND NOT "
-    + TAKEN_AWAY.format(_FOLDER, f"MAX(COALESCE({{0}}.verified_at, {_SHOWN_AT}), COALESCE({{0}}.audited_at, 0))")
+    + TAKEN_AWAY.format(_FOLDER, f"MAX(COALESCE({{0}}.verified_at, {_SHOWN_AT}), {MET_AT})")
     + ")"
 )
 # The versions that a sighted asset may be a copy of: the version recorded with the asset, and all of equal content.
@@ -399,7 +399,7 @@ class Reports:
             f" AND NOT {TAKEN_AWAY.format(_FOLDER.format('f'), _LAST_KNOWN.format('f'))}"
             f" AND NOT {THEIRS.format('f')}"
             # Only an audit that meets the asset later shows that it is back.
-            " AND NOT (f.reason IS 'missing' AND COALESCE(f.audited_at, 0) <= COALESCE(f.rested_at, 0))"
+            f" AND NOT (f.reason IS 'missing' AND {MET_AT.format('f')} <= COALESCE(f.rested_at, 0))"
             " AND id > ? ORDER BY id LIMIT ?",
             "id",
             (0,),

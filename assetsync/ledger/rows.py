@@ -39,26 +39,22 @@ class FileRow(NamedTuple):
     failures: int
     attempts: int
     absences: int
-    crashes: int
     send_again: int
     due_at: float
     queued_at: float
     uploaded_at: float | None
-    index_asked_at: float | None
     verified_at: float | None
     rested_at: float | None
-    audited_at: float | None
     drift_digest: str | None
     agreed_folder: str | None
-    not_as_sent: str | None
-    adopted_differs: str | None
+    differs: str | None
     without_sidecar: int
 
     @classmethod
     def unsaved(cls, path: bytes, stat: FileStat, destfolderid: str, now: float) -> "FileRow":
         """Return a version as it would be queued at `now` (seconds since the epoch); the ledger does not have it."""
         empty: dict[str, Any] = dict.fromkeys(cls._fields)
-        zero = ("id", "failures", "attempts", "absences", "crashes", "send_again", "without_sidecar")
+        zero = ("id", "failures", "attempts", "absences", "send_again", "without_sidecar")
         counts = dict.fromkeys(zero, 0)
         queued = {"state": State.QUEUED, "wanted": Wanted.YES, "due_at": now, "queued_at": now, "folded_name": ""}
         return cls(**(empty | counts | queued | stat._asdict()))._replace(path=path, destfolderid=destfolderid)
@@ -84,6 +80,11 @@ class FileRow(NamedTuple):
         return self.asset_folder not in (None, "", self.destfolderid, self.agreed_folder)
 
     @property
+    def not_as_sent(self) -> str | None:
+        """How the metadata in the service differs from what was sent; None if nothing was sent."""
+        return None if self.uploaded_at is None else self.differs
+
+    @property
     def is_theirs(self) -> bool:
         """Whether the asset holds content that somebody else put there; the same condition as `THEIRS` in SQL."""
         return self.reason == "different" and (self.verified_at is not None or self.id_from == "adopted")
@@ -95,29 +96,22 @@ class FileRow(NamedTuple):
 
 
 class AttemptRow(NamedTuple):
-    """One POST that was begun; the schema describes each column."""
+    """What the program reads of a POST that was begun; the schema describes each column."""
 
     id: int
     file_id: int
     destfolderid: str
     sent_name: str
-    folded_name: str
     boundary: str
     size: int
-    mtime_ns: int
-    inode: int
     md5: str | None
-    meta_digest: str | None
-    start_no: int
     started_at: float
     ended_at: float | None
     left_part: str | None
     bytes_sent: int | None
     bytes_sent_md5: str | None
-    accepted_id: str | None
     is_duplicate: int
     why: str | None
-    answer: str | None
     name_released: int
     closed_at: float | None
     result: str | None
@@ -125,8 +119,8 @@ class AttemptRow(NamedTuple):
     looks: int
     took: float | None
     answered: int
-    left_out: str | None
     looked: str | None
+    metadata: str
 
 
 FILE_COLUMNS = ", ".join(FileRow._fields)
@@ -155,11 +149,6 @@ def file_row(row: Row) -> FileRow:
     return FileRow._make(values)
 
 
-def attempt_row(row: Row) -> AttemptRow:
-    """Return the value of a `SELECT ATTEMPT_COLUMNS`."""
-    return AttemptRow._make(row)
-
-
 def files_where(store: Database, where: str, *values: Any) -> list[FileRow]:
     """Return the versions for which the condition `where` holds; it may end in an order and a limit."""
     return [file_row(row) for row in store.rows(f"SELECT {FILE_COLUMNS} FROM files WHERE {where}", *values)]
@@ -178,7 +167,7 @@ def read_file(conn: Handle, file_id: int) -> FileRow:
     return file_row(row)
 
 
-GOES_ON = {"reason": None, "detail": None, "failures": 0, "absences": 0, "crashes": 0}
+GOES_ON = {"reason": None, "detail": None, "failures": 0, "absences": 0}
 """Columns to write for a blocked file that continues, besides `due_at`."""
 
 MISSING = "missing"
@@ -219,16 +208,16 @@ NEW_SPAN = "looked = json_remove(looked, '$.grace', '$.watched', '$.newest')"
 """SQL assignment of an attempt whose answered look-ups no longer count; the time of its first look-up is kept."""
 
 
-def reopen(conn: Handle, attempt_id: int, now: float, *, why: str, accepted_id: str | None) -> None:
+def reopen(conn: Handle, attempt_id: int, now: float, *, why: str) -> None:
     """Reopen a decided attempt, so that its look-ups start from the beginning.
 
     The attempt holds its name again, unless another open attempt holds it. While it holds the name, no other file of
     that name is sent, whose asset could be taken for its own.
     """
     conn.execute(
-        "UPDATE attempts SET closed_at = NULL, result = NULL, name_released = 1, why = ?, accepted_id = ?,"
-        f" look_at = ?, {NEW_SPAN} WHERE id = ?",
-        (why, accepted_id, now, attempt_id),
+        "UPDATE attempts SET closed_at = NULL, result = NULL, name_released = 1, why = ?, look_at = ?,"
+        f" {NEW_SPAN} WHERE id = ?",
+        (why, now, attempt_id),
     )
     hold_name(conn, attempt_id)
 
@@ -263,8 +252,8 @@ def current_row(
 def move(conn: Handle, row: Row, event: Event, now: float, *, open_attempt: bool, **changes: Any) -> State:
     """Apply `event` to a row that `current_row` read in this transaction; return the state after it.
 
-    `open_attempt`: whether an attempt is open after the event. Raise IllegalTransition and change nothing, if the
-    table of states does not allow the event.
+    `open_attempt`: whether an attempt is open after the event. What is known of an asset that the row gives up is
+    emptied. Raise IllegalTransition and change nothing, if the table of states does not allow the event.
     """
     before = State(row["state"])
     wanted = WANTED_AFTER.get(event, Wanted(row["wanted"]))
@@ -279,8 +268,8 @@ def move(conn: Handle, row: Row, event: Event, now: float, *, open_attempt: bool
     # SQLite updates the indexes of every column named here, changed or not. The state is always named.
     columns = {name: value for name, value in columns.items() if name == "state" or value != row[name]}
     if row["assetid"] not in (None, changes.get("assetid", row["assetid"])):
-        # It compares the sidecars with the asset that the row had.
-        columns["adopted_differs"] = None
+        # They are about the asset that the row had.
+        columns |= dict.fromkeys(("differs",) if changes["assetid"] else ("differs", "id_from", "asset_folder"))
         # Whether that asset exists is unknown: a look-up that shows it again shows it for the first time.
         conn.execute("DELETE FROM assets WHERE assetid = ? AND why = 'owned'", (row["assetid"],))
     assignments = ", ".join(f"{name} = ?" for name in columns)

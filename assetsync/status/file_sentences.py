@@ -3,6 +3,8 @@
 The status of the whole site is left to `sentences`.
 """
 
+import json
+
 from assetsync.ledger.folders import Hold
 from assetsync.ledger.rows import AttemptRow, FileRow
 from assetsync.model import NextTry, SentExtent, State
@@ -65,6 +67,7 @@ def attempt_line(attempt: AttemptRow) -> tuple[str, ...]:
     became = printable(attempt.result or "open")
     became += f" ({printable(attempt.why)})" if attempt.why and attempt.why != attempt.result else ""
     looks = f", {plural(attempt.looks, 'look-up')}" if attempt.looks else ""
-    left_out = f"; left out: {printable(attempt.left_out)}" if attempt.left_out else ""
+    left_out = json.loads(attempt.metadata).get("left_out")
+    left_out = f"; left out: {printable(left_out)}" if left_out else ""
     sent_name = f"as {printable(attempt.sent_name)}:"
     return f"attempt {moment(attempt.started_at)}", sent_name, f"{left}{took}:", f"{became}{looks}{left_out}"

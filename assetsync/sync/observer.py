@@ -377,7 +377,7 @@ class FolderContents:
         search = WholeSearch(
             observer.service.search,
             replace(self._request, available=available),
-            meanwhile=lambda ids: observer.ledger.doubts.uploaded_since(ids, began),
+            meanwhile=lambda ids: observer.ledger.doubts.owned(ids, since=began),
         )
         others, before = None, self.count
         for asset in search:

@@ -313,7 +313,8 @@ def _justified(simulation: "Simulation", path: str, row) -> bool:
             untold = row.reason == "undecidable" and _is_untold(simulation, row)
             return row.absences >= 4 or simulation.service.phantoms > 0 or jumped or may_be_moved or untold
         case "crashes":
-            return row.crashes >= 5
+            attempts = simulation.site.context.ledger.doubts.attempts(row.id, -1)
+            return sum(attempt.why == "unclean_stop" for attempt in attempts) >= 5
         case "never_processed":
             # Of a phantom there is no asset.
             return is_stuck(simulation, row) or (simulation.service.phantoms > 0 and not _is_shown(simulation, row))

@@ -476,7 +476,7 @@ def a_finding_is_read_away(patch: Patch) -> None:
 
     def forgetting(self, found, *, still):
         read(self, found, still=still)
-        self._store.change_each("UPDATE files SET not_as_sent = NULL WHERE id = ?", [(one.row.id,) for one in found])
+        self._store.change_each("UPDATE files SET differs = NULL WHERE id = ?", [(one.row.id,) for one in found])
 
     patch.setattr(MetadataDrift, "read", forgetting)
 

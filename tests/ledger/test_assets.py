@@ -83,7 +83,7 @@ def test_given_up_asset_is_seen_anew(book, read_back, then):
 def test_replaced_asset_keeps_its_word(book, read_back):
     book.ledger.read_back.apply_all([Change(read_back, Event.DIFFERENT, {"reason": "different"})], NOW)
     assert book.ledger.decisions.send_again(book.row(b"a"), NOW) is State.QUEUED
-    assert book.ledger.audits.replaced(["A"]) == {"A"}
+    assert book.ledger.assets.explained(["A"], "replaced") == {"A"}
     assert sight(book) == (0, NOW)
 
 
@@ -105,7 +105,7 @@ def test_own_asset_is_not_older_than_later_attempt(book):
     book.ledger.attempt_results.unsent(attempt, row.id, nothing, NOW, NOW)
     assert book.ledger.queue.adopt(row, "A", M1, "said", NOW)
     book.ledger.read_back.apply_all([Change(book.row(b"a"), Event.UNSEEN, {"detail": "not shown"})], NOW)
-    assert (book.ledger.doubts.of(row.id).id, book.ledger.doubts.of(row.id).accepted_id) == (attempt, "A")
+    assert (book.ledger.doubts.of(row.id).id, book.row(b"a").assetid) == (attempt, "A")
     book.ledger.assets.record([asset("A")], book.ledger.doubts.newest_attempt(), LATER)
     assert sight(book) == (attempt, LATER)
 

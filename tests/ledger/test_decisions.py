@@ -108,13 +108,13 @@ def test_asset_of_other_file_is_not_taken(book):
 def test_replacement_asset_inherits_no_facts(book):
     row = book.queue(b"a")
     book.ledger.queue.adopt(row, "A", M1, "said", NOW)
-    known = {"verified_at": NOW, "index_asked_at": NOW, "reason": "missing"}
+    known = {"verified_at": NOW, "reason": "missing"}
     book.ledger.read_back.apply_all([Change(book.row(b"a"), Event.MISSING, known, Shown(NOW, NOW))], NOW)
     shown = [Asset(assetid, "F", "a", 10, M1, "doc") for assetid in ("A", "B")]
     book.ledger.assets.record(shown, 0, NOW)
     assert book.ledger.decisions.let_go(book.row(b"a"), "B", NOW) is State.STORED
     row = book.row(b"a")
-    assert (row.assetid, row.verified_at, row.index_asked_at, book.shown(row)) == ("B", None, None, Shown())
+    assert (row.assetid, row.verified_at, book.shown(row)) == ("B", None, Shown())
     assert book.ledger.assets.first_seen(["A", "B"]) == {}
 
 

@@ -134,7 +134,7 @@ def test_later_suspicion_keeps_the_proof(book, doubt):
     book.ledger.assets.record([cut], 3, NOW)
     book.ledger.doubts.decide(again, Verdict(Judgement.WAIT, suspected=("P",)), NOW)
     assert whys(book) == {"P": "damaged"}
-    assert book.ledger.assets.damaged(["P", "X"]) == {"P"}
+    assert book.ledger.assets.explained(["P", "X"], "damaged") == {"P"}
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_newest_ended_attempts_stay_rivals(book, doubt):
     last = book.begin(book.queue(b"last"))
 
     def work(conn) -> None:
-        columns = "destfolderid, sent_name, folded_name, boundary, size, mtime_ns, inode, start_no, started_at"
+        columns = "destfolderid, sent_name, folded_name, boundary, size, started_at"
         for number in range(1, 1000):
             conn.execute(
                 f"INSERT INTO attempts (id, file_id, {columns}, closed_at, result)"

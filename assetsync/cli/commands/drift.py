@@ -73,7 +73,7 @@ def list_drift(config: SiteConfig, paths: tuple[str, ...], *, limit: int, as_jso
         rows = (row for path in tops for row in found(path))
         empty = "no adopted asset differs from its sidecars" if adopted else "nothing has drifted"
         for row in first_of(rows, limit, as_json=as_json, empty=empty):
-            reason, detail = (ADOPTED, row.adopted_differs) if adopted else (reason_of(row), drift_of(row))
+            reason, detail = (ADOPTED, row.differs) if adopted else (reason_of(row), drift_of(row))
             has_values = adopted or (row.metadata_differs and reason != "options") or row.not_as_sent is not None
             fields = _fields(known, sidecars, row) if has_values else None
             sent = ledger.metadata_drift.sent_fields(row) if reason == "metadata" else None

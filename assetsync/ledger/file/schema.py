@@ -321,7 +321,7 @@ ALTER TABLE attempts ADD COLUMN by_hand INTEGER NOT NULL DEFAULT 0;  -- 1: sent 
 
 # Record the duration of an upload in doubt, and the time of its first look-up.
 _script("m016_took", """
-ALTER TABLE attempts ADD COLUMN took REAL;  -- seconds from first byte to end; NULL if it was cut, or if it is unknown
+ALTER TABLE attempts ADD COLUMN took REAL;  -- seconds from first byte to end, 0 if unknown; NULL: cut, or in flight
 ALTER TABLE attempts ADD COLUMN look_boot TEXT;  -- boot of its first answered look-up
 ALTER TABLE attempts ADD COLUMN look_first REAL;  -- end of that look-up, on the steady clock of that boot
 """)  # fmt: skip
@@ -370,7 +370,7 @@ ALTER TABLE files ADD COLUMN unprocessed_last REAL;  -- the last that counts
 _script("m022_not_as_sent", """
 ALTER TABLE attempts ADD COLUMN description_digest BLOB;  -- of what was sent, until it is compared; NULL: not compared
 ALTER TABLE attempts ADD COLUMN keywords_digest BLOB;  -- the same of the keywords
-ALTER TABLE files ADD COLUMN not_as_sent TEXT;  -- how the metadata in the service differs from what was sent
+ALTER TABLE files ADD COLUMN not_as_sent TEXT;  -- how its asset's metadata differs from what was sent, or the sidecars
 CREATE INDEX files_not_as_sent ON files (wanted) WHERE not_as_sent IS NOT NULL;
 """)  # fmt: skip
 
@@ -426,7 +426,7 @@ CREATE TABLE assets (
     why TEXT NOT NULL,        -- owned (by a version), damaged, suspected, doubled, unknown, replaced; or empty
     file_id INTEGER,          -- row of `files` that explains an asset without a version
     path BLOB,                -- path of that row
-    met_at REAL,              -- when a look-up last showed it without a version; 0: none does any more
+    met_at REAL,              -- when an audit last met it, or a look-up without a version; 0: none does any more
     shown_at REAL,            -- when reading back first saw it in the database; NULL: not yet, or not again
     findable_at REAL,         -- when reading back first saw it through the service's index
     absent_boot TEXT,         -- boot in which look-ups did not show it
@@ -459,7 +459,28 @@ ALTER TABLE files DROP COLUMN unprocessed_last;
 """)  # fmt: skip
 
 
-_LOOKED = """
+def _copy_attempts(name: str, script: str, *dropped: str) -> None:
+    """Add a migration that executes a script, and drops columns of the attempts.
+
+    The library copies a million rows once, in 9 s; each ALTER TABLE would take 3 s. It does not recreate partial
+    indexes.
+    """
+
+    @migrations(name=name)
+    def run(db: sqlite_utils.Database) -> None:
+        for statement in statements(script):
+            db.execute(statement)
+        sql = "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = 'attempts'"
+        indexes = db.execute(sql).fetchall()
+        for index, _ in indexes:
+            db.execute(f"DROP INDEX {index}")
+        db.table("attempts").transform(drop=dropped)
+        for _, sql in indexes:
+            db.execute(sql)
+
+
+# Keep the answered look-ups of a doubt as one value: they are read and written together.
+_copy_attempts("m030_looked", """
 ALTER TABLE attempts ADD COLUMN looked TEXT;  -- JSON: the answered look-ups so far, in seconds of the steady clock
 UPDATE attempts SET looked = json_object(
     'grace', json(IIF(grace_boot IS NULL, '{}', json_object('boot', grace_boot, 'first', COALESCE(grace_first, 0.0),
@@ -470,28 +491,44 @@ UPDATE attempts SET looked = json_object(
     'newest', IIF(grace_boot IS NULL, 0, COALESCE(watch_newest, 0)),
     'since', COALESCE(look_first, 0.0), 'boot', COALESCE(look_boot, ''))
   WHERE closed_at IS NULL;
-"""
-_IN_LOOKED = (
+""",
     "grace_boot", "grace_first", "grace_last", "grace_slow", "rounds", "round_at",
     "look_boot", "look_first", "watch_first", "watch_last", "watch_newest",
 )  # fmt: skip
 
+# Keep the metadata of an attempt as one value; drop what `files` has of it, and the start of its process.
+_copy_attempts("m031_metadata", """
+ALTER TABLE attempts ADD COLUMN metadata TEXT NOT NULL DEFAULT '{}';  -- JSON: digests of what was sent, and left_out
+UPDATE attempts SET metadata = json_patch('{}', json_object('digest', meta_digest, 'fields', sent_fields,
+    'left_out', left_out, 'description', NULLIF(lower(hex(description_digest)), ''),
+    'keywords', NULLIF(lower(hex(keywords_digest)), ''))),
+  took = IIF(ended_at IS NULL OR left_part IS 'part', took, COALESCE(took, 0.0));
+""",
+    "meta_digest", "sent_fields", "left_out", "description_digest", "keywords_digest",
+    "start_no", "accepted_id", "mtime_ns", "inode",
+)  # fmt: skip
 
-@migrations()
-def m030_looked(db: sqlite_utils.Database) -> None:
-    """Keep the answered look-ups of a doubt as one value: they are read and written together."""
-    for statement in statements(_LOOKED):
-        db.execute(statement)
-    indexes = db.execute(
-        "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = 'attempts'"
-    ).fetchall()
-    # The library does not recreate partial indexes.
-    for name, _ in indexes:
-        db.execute(f"DROP INDEX {name}")
-    # It copies a million rows once, in 9 s; dropping each column by itself takes 34 s.
-    db.table("attempts").transform(drop=_IN_LOOKED)
-    for _, sql in indexes:
-        db.execute(sql)
+# Move what was asked and shown of an asset to `assets`. Keep in one column how its metadata differs, and count unclean
+# stops from the attempts. Dropping a column takes 3 s for a million rows, one copy of the table and its indexes 27 s.
+_script("m032_one_place", """
+ALTER TABLE assets ADD COLUMN index_asked_at REAL;  -- when searchIndex was last called for it, of a version
+INSERT INTO assets (assetid, why, met_at, index_asked_at)
+  SELECT assetid, 'owned', MAX(audited_at), MAX(index_asked_at) FROM files
+  WHERE assetid IS NOT NULL AND (audited_at IS NOT NULL OR index_asked_at IS NOT NULL) GROUP BY assetid
+  ON CONFLICT (assetid) DO UPDATE SET index_asked_at = excluded.index_asked_at,
+    met_at = IIF(met_at = 0, 0, NULLIF(MAX(COALESCE(met_at, first_seen, 0), COALESCE(excluded.met_at, 0)), 0));
+DROP INDEX files_not_as_sent;
+DROP INDEX files_adopted_differs;
+UPDATE files SET not_as_sent = IIF(assetid IS NULL, NULL, IIF(uploaded_at IS NULL, adopted_differs, not_as_sent))
+  WHERE adopted_differs IS NOT NULL OR not_as_sent IS NOT NULL;
+ALTER TABLE files RENAME COLUMN not_as_sent TO differs;
+CREATE INDEX files_not_as_sent ON files (wanted) WHERE differs IS NOT NULL AND uploaded_at IS NOT NULL;
+CREATE INDEX files_adopted_differs ON files (wanted) WHERE differs IS NOT NULL AND uploaded_at IS NULL;
+ALTER TABLE files DROP COLUMN audited_at;
+ALTER TABLE files DROP COLUMN index_asked_at;
+ALTER TABLE files DROP COLUMN adopted_differs;
+ALTER TABLE files DROP COLUMN crashes;
+""")  # fmt: skip
 
 
 def statements(script: str) -> list[str]:

@@ -15,7 +15,7 @@ from assetsync.core.names import PossibleNames, ShownNames, is_exactly, is_other
 from assetsync.errors import BadAnswer, TreeError
 from assetsync.ledger.doubts import COMES_LATE, CompetingAttempt, MayHaveStored, OpenDoubt
 from assetsync.ledger.rows import AttemptRow
-from assetsync.model import Asset, FileStat, SentExtent
+from assetsync.model import Asset, SentExtent
 from assetsync.service.multipart import closing
 from assetsync.sync.context import Context
 from assetsync.tree.body import difference, digest, prefix_digests
@@ -153,7 +153,7 @@ class Candidates:
             size=attempt.size,
             md5=attempt.md5 or doubt.file.md5 or self._read_again(doubt),
             refused_as_duplicate=bool(attempt.is_duplicate),
-            accepted_id=attempt.accepted_id,
+            accepted_id=doubt.file.assetid,
             bytes_sent=attempt.bytes_sent,
             bytes_sent_md5=attempt.bytes_sent_md5,
             absences=doubt.file.absences,
@@ -244,7 +244,7 @@ class Candidates:
         """
         attempt = one.doubt.attempt
         free = set(one.assets) - self._taken(one)
-        seen, explained = self._assets.first_seen(free), self._assets.damaged(free)
+        seen, explained = self._assets.first_seen(free), self._assets.explained(free, "damaged")
         for asset in map(one.assets.__getitem__, free):
             is_shown = is_shown_as(attempt.sent_name, asset.filename)
             sight = Candidate(
@@ -263,7 +263,7 @@ class Candidates:
         attempt = one.doubt.attempt
         ids = list(one.assets)
         owned = self._taken(one)
-        explained = self._assets.damaged(ids)
+        explained = self._assets.explained(ids, "damaged")
         seen = self._assets.first_seen(ids)
         competing_attempts = self._doubts.competing_attempts(attempt)
         # There may be hundreds of open uploads and as many assets under other names, for each of hundreds of doubts.
@@ -310,7 +310,7 @@ class Candidates:
         lengths -= one.prefixes.keys()
         if not lengths:
             return
-        expected = FileStat(attempt.size, attempt.mtime_ns, one.doubt.file.ctime_ns, attempt.inode)
+        expected = one.doubt.file.stat
         try:
             with self._tree.open(one.doubt.file.path) as file:
                 if difference(expected, file.stat):
@@ -340,8 +340,7 @@ class Candidates:
 
     def _read_again(self, doubt: OpenDoubt) -> str | None:
         """Return the MD5 of the file if it is still the version that was sent, else None; record it in the ledger."""
-        attempt = doubt.attempt
-        expected = FileStat(attempt.size, attempt.mtime_ns, doubt.file.ctime_ns, attempt.inode)
+        attempt, expected = doubt.attempt, doubt.file.stat
         try:
             with self._tree.open(doubt.file.path) as file:
                 if difference(expected, file.stat):

@@ -24,7 +24,7 @@ from assetsync.core.names import printable
 from assetsync.core.outcome import TOO_LARGE_FOR_PROXY
 from assetsync.errors import BadAnswer, ServiceError
 from assetsync.ledger.doubts import NOT_ARRIVED, OpenDoubt, looked_of
-from assetsync.model import Asset, SentExtent, Wanted
+from assetsync.model import Asset, Wanted
 from assetsync.sync.context import Context
 from assetsync.sync.doubts.candidates import Candidates, Looking
 from assetsync.sync.lookup_gates import Failure, HealthCheck, LookupGates, failure_of
@@ -86,8 +86,9 @@ class Resolver:
         self._lookup_gates = LookupGates(health_check, grace=grace)
         self._candidates = Candidates(context)
         self._everywhere = InTurn(context.clock.steady, grace * _EVERYWHERE_PART)
-        # Number of answered look-ups since the start.
+        # Number of answered look-ups since the start, and the newest attempt before it.
         self._answers = 0
+        self._before = context.ledger.doubts.newest_attempt()
 
     def step(self) -> int:
         """Look up every due doubt, and return how many got an answer.
@@ -371,7 +372,7 @@ class Resolver:
         attempt = fresh if fresh is not None and fresh.id == one.doubt.attempt.id else one.doubt.attempt
         return Watch(
             is_final=one.facts.is_final,
-            took=attempt.took if attempt.left_part == SentExtent.PART else attempt.took or 0.0,
+            took=attempt.took,
             answered=bool(attempt.answered),
             since_end=now - (attempt.ended_at or now),
             before=looked_of(attempt),
@@ -450,7 +451,7 @@ class Resolver:
             case Judgement.WAIT:
                 bound.debug("still in doubt", detail=verdict.reason)
             case Judgement.FOUND:
-                if one.doubt.attempt.start_no == self._ledger.start_no and not one.facts.refused_as_duplicate:
+                if one.doubt.attempt.id > self._before and not one.facts.refused_as_duplicate:
                     self._progress.uploaded(one.facts.size)
                 else:
                     self._progress.adopted()

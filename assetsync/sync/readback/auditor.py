@@ -56,20 +56,19 @@ class Auditor:
         uploads = self._ledger.doubts.left_in(folder, audit.at)
         assets = self._observer.part_of_folder(folder, None).all()
         while batch := list(islice(assets, _BATCH)):
-            strangers = self._compare(batch, audit.at, result)
-            self._explain(strangers, uploads, audit.at, result)
+            self._ledger.audits.met([asset.id for asset in batch], audit.at)
+            self._explain(self._compare(batch, result), uploads, result)
         self._missing.decide(result, audit)
         self._ledger.audits.done(folder, audit.at, asdict(result))
         log.info("audited", **asdict(result))
         return result
 
-    def _compare(self, assets: list[Asset], began: float, result: AuditCounts) -> list[Asset]:
+    def _compare(self, assets: list[Asset], result: AuditCounts) -> list[Asset]:
         """Compare assets with their rows; return those that no live row owns."""
         result.assets += len(assets)
         folder, now = result.folder, self._clock.now()
         rows = self._ledger.audits.live([asset.id for asset in assets])
         changes: list[Change] = []
-        met = []
         strangers = []
         # Usually the metadata was compared when the file was read back.
         self._sent_metadata.expect([*rows.values()])
@@ -78,7 +77,6 @@ class Auditor:
             if row is None:
                 strangers.append(asset)
                 continue
-            met.append(row.id)
             reading, difference = compare(Expected(row.asset_folder or folder, row.size, row.md5), asset)
             is_known = row.state in (State.VERIFIED, State.BLOCKED)
             if reading is Reading.MOVED and (is_known or (row.state is State.STORED and _is_proven(row, asset))):
@@ -95,20 +93,18 @@ class Auditor:
                     is_fine = folder in (row.destfolderid, row.agreed_folder)
                     result.fine += is_fine
                     result.elsewhere += not is_fine
-        self._ledger.audits.met(met, began)
         self._ledger.read_back.apply_all(changes, now)
         self._sent_metadata.record()
         return strangers
 
-    def _explain(self, assets: list[Asset], uploads: list[MayHaveStored], began: float, result: AuditCounts) -> None:
+    def _explain(self, assets: list[Asset], uploads: list[MayHaveStored], result: AuditCounts) -> None:
         """Record assets that no row owns; assets of old versions and explained assets keep their explanation."""
         if not assets:
             return
         folder, doubts, now = result.folder, self._ledger.doubts, self._clock.now()
-        history = self._ledger.audits.history([asset.id for asset in assets])
-        self._ledger.audits.met_history(history, began)
+        ids = [asset.id for asset in assets]
+        history, replaced = self._ledger.audits.history(ids), self._ledger.assets.explained(ids, "replaced")
         self._ledger.metadata_drift.met(folder, [asset for asset in assets if asset.id in history])
-        replaced = self._ledger.audits.replaced([asset.id for asset in assets])
         # An asset that an operator had replaced may be one that the service never processes.
         strangers = [a for a in assets if a.id not in history and (a.processed or a.id in replaced)]
         self._ledger.assets.record(strangers, doubts.newest_attempt(), now)

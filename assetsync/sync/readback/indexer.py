@@ -105,7 +105,7 @@ class Indexer:
         self._ledger.set_fact(_CALLED, repr(now))
         self._service.index(ids)
         self._has_more = len(rows) > len(ids)
-        self._ledger.read_back.asked([row.id for row in rows if row.assetid in ids], now)
+        self._ledger.read_back.asked(ids, now)
         log.info("asked for indexing", assets=len(ids))
         if not self._stop_if_wiped():
             # Check again after an interval: the work that the call started may not have ended yet.

@@ -147,7 +147,7 @@ class _Case:
         """Search for unprocessed assets, which some releases show only on request (interface section 4.1)."""
         met = (asset.id for asset in self._observer.part_of_folder(self._result.folder, "0").all())
         while batch := list(islice(met, _BATCH)):
-            self._ledger.audits.met_ids(batch, self._audit.at)
+            self._ledger.audits.met(batch, self._audit.at)
 
     def look(self, unmet: Unmet) -> int:
         """Look up unmet assets in all folders, record those found, and return how many are still unmet."""
@@ -184,15 +184,15 @@ class _Case:
         changes: list[Change] = []
         for row, asset in found:
             reading, difference = compare(Expected(row.asset_folder or self._result.folder, row.size, row.md5), asset)
-            columns: dict[str, Any] = {"audited_at": self._audit.at}
-            if asset.folder_id not in (row.asset_folder, ""):
-                columns |= {"asset_folder": asset.folder_id, "drift": "unread"}
+            was_moved = asset.folder_id not in (row.asset_folder, "")
+            columns = {"asset_folder": asset.folder_id, "drift": "unread"} if was_moved else {}
             if reading is not Reading.DIFFERENT:
                 self._result.elsewhere += asset.folder_id not in (row.destfolderid, row.agreed_folder, "")
                 changes.append(Change(row, None, columns))
                 continue
             self._result.different += 1
             changes.append(Change(row, Event.DIFFERENT, columns | different(row, difference)))
+        self._ledger.audits.met([asset.id for _, asset in found], self._audit.at)
         self._ledger.read_back.apply_all(changes, self._clock.now())
 
     def _gone(self, row: FileRow, now: float) -> Change:
@@ -206,7 +206,7 @@ class _Case:
             return Change(row, Event.REPLENISHED, _AGAIN | {"detail": detail, "due_at": now})
         if row.wanted is Wanted.OUTSIDE:
             detail += ": `assetsync upload --send-again` uploads the file again"
-        return Change(row, Event.MISSING, {"reason": "missing", "detail": detail, "audited_at": self._audit.at})
+        return Change(row, Event.MISSING, {"reason": "missing", "detail": detail})
 
 
 def different(row: FileRow, difference: str) -> dict[str, Any]:
@@ -218,7 +218,4 @@ def different(row: FileRow, difference: str) -> dict[str, Any]:
     return {"reason": "different", "detail": detail}
 
 
-_AGAIN: dict[str, Any] = {
-    "assetid": None, "id_from": None, "asset_folder": None, "agreed_folder": None,
-    "verified_at": None, "index_asked_at": None, "uploaded_at": None, "reason": "missing",
-}  # fmt: skip
+_AGAIN = dict.fromkeys(("assetid", "agreed_folder", "verified_at", "uploaded_at")) | {"reason": "missing"}

@@ -123,7 +123,7 @@ class SentMetadata:
         parts = self._found.get(row.assetid or "") if row.assetid in self._adopted else None
         if parts is None:
             return {}
-        return {"adopted_differs": _ADOPTED.format(", ".join(parts)) if parts else None}
+        return {"differs": _ADOPTED.format(", ".join(parts)) if parts else None}
 
     def record(self) -> None:
         """Record what was found of uploads, each of which is compared once; forget what was expected."""

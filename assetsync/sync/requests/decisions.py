@@ -1,7 +1,7 @@
 """Release brakes, resolve a doubt, settle drift, request an audit, adopt: what a person decides about the ledger."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -128,27 +128,23 @@ class SettleDrift(OperatorRequest):
 
     def run(self, ledger: Ledger, _service: Searches, _now: float) -> str:
         """See `OperatorRequest`."""
+        drift = ledger.metadata_drift
         if self.adopted:
-            return f"{self._settle_adopted(ledger):,} settled"
+            return f"{sum(map(drift.settle_asset, self._pages(drift.adopted))):,} settled"
         drifting = settled = 0
-        for path in self.paths:
-            rows = ledger.metadata_drift.drifted(path)
-            while page := list(islice(rows, _PAGE)):
-                drifting += len(page)
-                changed = [row for row in page if reason_of(row) != NOT_AS_SENT]
-                settled += len(page) - len(changed)
-                ledger.metadata_drift.settle_sent(row for row in page if row.not_as_sent is not None)
-                settled += ledger.metadata_drift.settle(r for r in changed if r.metadata_differs or r.is_elsewhere)
+        for page in self._pages(drift.drifted):
+            drifting += len(page)
+            changed = [row for row in page if reason_of(row) != NOT_AS_SENT]
+            settled += len(page) - len(changed)
+            drift.settle_asset(row for row in page if row.not_as_sent is not None)
+            settled += drift.settle(row for row in changed if row.metadata_differs or row.is_elsewhere)
         counts = {"settled": settled, "still drifting: fix the sidecar or the mapping": drifting - settled}
         return "; ".join(f"{count:,} {what}" for what, count in counts.items() if count)
 
-    def _settle_adopted(self, ledger: Ledger) -> int:
-        settled = 0
-        for path in self.paths:
-            rows = ledger.metadata_drift.adopted(path)
+    def _pages(self, found: Callable[[bytes], Iterator[FileRow]]) -> Iterator[list[FileRow]]:
+        for rows in map(found, self.paths):
             while page := list(islice(rows, _PAGE)):
-                settled += ledger.metadata_drift.settle_adopted(page)
-        return settled
+                yield page
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,10 +111,7 @@ def end(ledger: Ledger, boundary: str, sent: Sent, now: float) -> str:
     match outcome.answer:
         case Answer.ACCEPTED:
             state = outcomes.accepted(*ids, sent, now)
-        case Answer.DUPLICATE:
-            outcomes.lost(*ids, sent, now, duplicate=True)
-            state = State.IN_DOUBT
-        case Answer.DOUBT:
+        case Answer.DUPLICATE | Answer.DOUBT:
             outcomes.lost(*ids, sent, now)
             state = State.IN_DOUBT
         case Answer.REFUSED if outcome.fault not in (Fault.KEY, Fault.FOLDER):

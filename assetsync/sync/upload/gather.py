@@ -238,12 +238,10 @@ class Gathering:
         assert self._body is not None, "the body is read before a file is sent"
         name, boundary, metadata = self._name, self._context.token(), sidecars.metadata
         place, sent = (row.destfolderid, name, boundary), metadata.sent
-        intent = Intent(
-            *(row.id, *place, row.stat, content.md5, metadata.digest),
-            sent=digests(metadata.texts),
-            left_out=", ".join(sent.left_out) or None,
-            fields=sent_fields(metadata.fields, metadata.language),
-        )
+        told = digests(metadata.texts)._asdict() | {"left_out": ", ".join(sent.left_out)}
+        recorded = {name: text for name, text in told.items() if text}
+        recorded["fields"] = sent_fields(metadata.fields, metadata.language)
+        intent = Intent(row.id, *place, row.stat, content.md5, metadata.digest, metadata=recorded)
         request = UploadRequest(*place, sent.fields, metadata.language, metadata.options)
         depends_on_kind = metadata.depends_on_kind
         return Ready(row, intent, request, self._body, self._opened(), self._sidecar_changes, depends_on_kind)

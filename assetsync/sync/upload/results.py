@@ -156,7 +156,7 @@ class ResultRecorder:
             case Answer.ACCEPTED:
                 self._report_accepted(result, outcomes.accepted(attempt, row.id, sent, now))
             case Answer.DUPLICATE:
-                outcomes.lost(attempt, row.id, sent, now, duplicate=True)
+                outcomes.lost(attempt, row.id, sent, now)
                 self._meter.doubted()
                 bound.info("the service has this content already", detail=outcome.detail)
             case Answer.REFUSED if outcome.fault is Fault.KEY:

@@ -1,5 +1,6 @@
 """Older files become newer ones and keep their rows; what is asked all the time is answered from an index."""
 
+import json
 import re
 import signal
 import sqlite3
@@ -27,10 +28,16 @@ from tests.ledger.conftest import NOW, traced
 
 NEWEST = Choice(newest=True)
 MOVED = {
-    "files": {"seen_at", "findable_at", "unseen_boot", "unseen_first", "unseen_last"},
-    "attempts": {"grace_boot", "grace_first", "grace_last"},
+    "files": {
+        *("seen_at", "findable_at", "unseen_boot", "unseen_first", "unseen_last"),
+        *("audited_at", "index_asked_at", "crashes"),
+    },
+    "attempts": {
+        *("grace_boot", "grace_first", "grace_last", "meta_digest", "start_no", "accepted_id"),
+        *("mtime_ns", "inode"),
+    },
 }
-"""Columns of m001 that m029 moved to `assets`, and m030 to the column `looked`."""
+"""Columns of m001 that m029 and m032 moved to `assets`, m030 and m031 to JSON, or that were dropped."""
 OLD = Path(__file__).parent / "data" / "m001.sql"
 KILLED = """
 import pathlib, sys
@@ -259,7 +266,7 @@ def test_shown_facts_move_to_their_asset(before_assets, state: State):
     path, add = before_assets
     add("A", (5.0, None, "boot", 7.0, 8.0, "A", 9.0, 3, 10.0), state=state)
     add("B")
-    assert assets_of(path)["A"] == ("owned", None, None, 5.0, None, "boot", 7.0, 8.0, 9.0, 3, 10.0)
+    assert assets_of(path)["A"] == ("owned", None, None, 5.0, None, "boot", 7.0, 8.0, 9.0, 3, 10.0, None)
 
 
 def test_unprocessed_count_of_other_asset_ends(before_assets):
@@ -344,27 +351,65 @@ def test_answered_look_ups_stay_as_they_were(before_assets, grace, look, watch, 
     version = add(None, (None,) * 9, state="in_doubt")
     names = ("grace_boot", "grace_first", "grace_last", "grace_slow", "rounds", "round_at")
     names += ("look_boot", "look_first", "watch_first", "watch_last", "watch_newest")
-    with closing(sqlite3.connect(path)) as conn, conn:
-        conn.execute(
-            "INSERT INTO attempts (file_id, destfolderid, sent_name, folded_name, boundary, size, mtime_ns, inode,"
-            f" start_no, started_at, {', '.join(names)}) VALUES (?, 'F', 'a', 'a', 'b', 1, 1, 1, 1, 1, "
-            f"{', '.join('?' * len(names))})",
-            (version, *grace, *look, *watch),
-        )
+    add_attempt(path, file_id=version, **dict(zip(names, (*grace, *look, *watch), strict=True)))
     with closing(open_ledger(path)) as ledger:
         assert looked_of(ledger.doubts.of(version)) == kept
 
 
+def add_attempt(path: Path, **said: object) -> None:
+    """Add an attempt to a ledger of a release before m031."""
+    texts = dict.fromkeys(("destfolderid", "sent_name", "folded_name", "boundary"), "a")
+    row = texts | dict.fromkeys(("file_id", "size", "mtime_ns", "inode", "start_no", "started_at"), 1) | said
+    with closing(sqlite3.connect(path)) as conn, conn:
+        conn.execute(f"INSERT INTO attempts ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", [*row.values()])
+
+
+SENT = {"meta_digest": "m", "sent_fields": "s img_keywords", "left_out": "x (only images have it)"}
+TEXTS = {"description_digest": b"\x00\xff", "keywords_digest": b"\x01"}
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        (SENT, {"digest": "m", "fields": "s img_keywords", "left_out": "x (only images have it)"}),
+        ({"meta_digest": "m", "sent_fields": ""} | TEXTS, {
+            "digest": "m", "fields": "", "description": "00ff", "keywords": "01",
+        }),
+        ({"meta_digest": "m", "keywords_digest": b"\x01"}, {"digest": "m", "keywords": "01"}),
+        ({}, {}),
+    ],
+    ids=["left_out", "texts", "one_text", "nothing"],
+)  # fmt: skip
+@pytest.mark.parametrize("result", ["accepted", "unsent", None])
+def test_sent_metadata_becomes_one_value(tmp_path: Path, said, kept, result):
+    path = tmp_path / "before.db"
+    stop_before(path, "m031_metadata")
+    add_attempt(path, **said, result=result, closed_at=result and 1.0)
+    with closing(open_ledger(path)) as ledger:
+        (attempt,) = ledger.doubts.attempts(1, 1)
+    assert json.loads(attempt.metadata) == kept
+
+
+@pytest.mark.parametrize(
+    ("left", "ended", "took", "kept"),
+    [("part", 2.0, None, None), ("all", 2.0, None, 0.0), ("all", 2.0, 7.0, 7.0), (None, 2.0, None, 0.0), (None,) * 4],
+)
+def test_unknown_duration_becomes_zero(tmp_path: Path, left, ended, took, kept):
+    """Without one an attempt counts as cut, and its grace is short."""
+    path = tmp_path / "before.db"
+    stop_before(path, "m031_metadata")
+    add_attempt(path, left_part=left, ended_at=ended, took=took)
+    with closing(open_ledger(path)) as ledger:
+        assert [attempt.took for attempt in ledger.doubts.attempts(1, 1)] == [kept]
+
+
+@pytest.mark.parametrize("migration", ["m030_looked", "m031_metadata"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_killed_copy_of_attempts_is_repeated(tmp_path: Path, when: str):
+def test_killed_copy_of_attempts_is_repeated(tmp_path: Path, when: str, migration: str):
     """The indexes are gone before the copy, and are made again after it."""
     path = tmp_path / "before.db"
-    stop_before(path, "m030_looked")
-    with closing(sqlite3.connect(path)) as conn, conn:
-        conn.execute(
-            "INSERT INTO attempts (file_id, destfolderid, sent_name, folded_name, boundary, size, mtime_ns, inode,"
-            " start_no, started_at, grace_boot, rounds) VALUES (1, 'F', 'a', 'a', 'b', 1, 1, 1, 1, 1, 'boot', 3)"
-        )
+    stop_before(path, migration)
+    add_attempt(path, looks=3, **SENT, **TEXTS)
     _, *before = contents_of(path)
     command = [sys.executable, "-c", KILLED_AT_COPY, str(path), when]
     died = subprocess.run(command, cwd=Path(__file__).parents[3], check=False, timeout=60)
@@ -374,7 +419,103 @@ def test_killed_copy_of_attempts_is_repeated(tmp_path: Path, when: str):
     open_ledger(tmp_path / "new.db").close()
     assert shape_of(path) == shape_of(tmp_path / "new.db")
     with closing(sqlite3.connect(path)) as conn:
-        assert conn.execute("SELECT id, sent_name FROM attempts").fetchall() == [(1, "a")]
+        assert conn.execute("SELECT id, sent_name, looks FROM attempts").fetchall() == [(1, "a", 3)]
+
+
+@pytest.fixture
+def before_one_place(tmp_path: Path):
+    """A ledger of the release before m032, and what adds a version to it."""
+    path = tmp_path / "before.db"
+    stop_before(path, "m032_one_place")
+
+    def add(state: State = State.VERIFIED, **said: object) -> int:
+        wanted = "replaced" if state in (State.SUPERSEDED, State.GONE) else "yes"
+        row = dict.fromkeys(("size", "mtime_ns", "ctime_ns", "inode", "queued_at"), 1)
+        row |= {"destfolderid": "F", "folded_name": "a", "state": state, "wanted": wanted} | said
+        with closing(sqlite3.connect(path)) as conn, conn:
+            number = conn.execute("SELECT COUNT(*) FROM files").fetchone()[0]
+            names, marks = ", ".join(row), ", ".join("?" * len(row))
+            sql = f"INSERT INTO files (path, {names}) VALUES (?, {marks})"
+            return int(conn.execute(sql, (b"%d" % number, *row.values())).lastrowid or 0)
+
+    return path, add
+
+
+def met(path: Path) -> dict[str, tuple[object, ...]]:
+    open_ledger(path).close()
+    with closing(sqlite3.connect(path)) as conn:
+        found = conn.execute("SELECT assetid, why, shown_at, met_at, index_asked_at FROM assets").fetchall()
+    return {row[0]: row[1:] for row in found}
+
+
+@pytest.mark.parametrize("is_shown", [False, True])
+@pytest.mark.parametrize("state", State)
+def test_audit_and_request_move_to_their_asset(before_one_place, state: State, is_shown: bool):
+    path, add = before_one_place
+    add(state, assetid="A", audited_at=5.0, index_asked_at=6.0)
+    add(state, assetid="B")
+    add(state, assetid="C", index_asked_at=6.0)
+    add(state, audited_at=7.0)
+    if is_shown:
+        with closing(sqlite3.connect(path)) as conn, conn:
+            those = "SELECT assetid, 'owned', 4.0 FROM files WHERE assetid IS NOT NULL"
+            conn.execute(f"INSERT INTO assets (assetid, why, shown_at) {those}")
+    shown = 4.0 if is_shown else None
+    others = {"B": ("owned", 4.0, None, None)} if is_shown else {}
+    assert met(path) == {"A": ("owned", shown, 5.0, 6.0), "C": ("owned", shown, None, 6.0)} | others
+
+
+def test_newest_audit_of_an_asset_counts(before_one_place):
+    path, add = before_one_place
+    add(State.SUPERSEDED, assetid="A", audited_at=7.0, index_asked_at=2.0)
+    add(assetid="A", audited_at=5.0)
+    add(State.GONE, assetid="A")
+    assert met(path) == {"A": ("owned", None, 7.0, 2.0)}
+
+
+@pytest.mark.parametrize(
+    ("sighted", "audited", "kept"),
+    [(3.0, 5.0, 5.0), (6.0, 5.0, 6.0), (None, 5.0, 5.0), (None, 1.0, 2.0), (0.0, 5.0, 0.0), (3.0, None, 3.0)],
+)
+def test_last_sight_of_an_old_version_counts(before_one_place, sighted, audited, kept):
+    """An asset that no look-up shows any more stays so: it is not to be adopted."""
+    path, add = before_one_place
+    add(State.SUPERSEDED, assetid="A", audited_at=audited)
+    with closing(sqlite3.connect(path)) as conn, conn:
+        sql = "INSERT INTO assets (assetid, why, folder_id, first_seen, seen_to, met_at) VALUES ('A', '', 'F', 2, 1, ?)"
+        conn.execute(sql, (sighted,))
+    assert met(path) == {"A": ("", None, kept, None)}
+
+
+@pytest.mark.parametrize("state", State)
+def test_metadata_differences_share_a_column(before_one_place, state: State):
+    path, add = before_one_place
+    sent = add(state, assetid="A", uploaded_at=1.0, not_as_sent="sent")
+    adopted = add(state, assetid="B", adopted_differs="adopted")
+    add(state, uploaded_at=1.0, not_as_sent="of an asset that it has no more")
+    add(state, assetid="C", uploaded_at=1.0)
+    with closing(open_ledger(path)) as ledger:
+        rows = [*ledger.reports.files(history=True)]
+        assert [row.differs for row in rows] == ["sent", "adopted", None, None]
+        assert [row.not_as_sent for row in rows] == ["sent", None, None, None]
+        is_live = state not in (State.SUPERSEDED, State.GONE)
+        assert [row.id for row in ledger.metadata_drift.drifted()] == [sent] * is_live
+        assert [row.id for row in ledger.metadata_drift.adopted()] == [adopted] * is_live
+
+
+@pytest.mark.parametrize("statement", range(2, 13))
+def test_killed_move_to_one_place_is_repeated(before_one_place, statement: int):
+    path, add = before_one_place
+    last = [add(assetid=assetid, audited_at=5.0, adopted_differs="it differs") for assetid in ("A", "B")][-1]
+    _, *before = contents_of(path)
+    command = [sys.executable, "-c", KILLED, str(path), str(statement)]
+    died = subprocess.run(command, cwd=Path(__file__).parents[3], check=False, timeout=60)
+    assert died.returncode == -signal.SIGKILL
+    assert contents_of(path)[1:] == before
+    assert {assetid: found[2] for assetid, found in met(path).items()} == {"A": 5.0, "B": 5.0}
+    assert uncounted(path) == set()
+    with closing(sqlite3.connect(path)) as conn:
+        assert conn.execute("SELECT MAX(seq) FROM sqlite_sequence WHERE name = 'files'").fetchone() == (last,)
 
 
 def test_renamed_facts_keep_their_values(old: Path):

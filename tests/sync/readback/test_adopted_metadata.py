@@ -38,7 +38,7 @@ def adopting(make_world):
 
 
 def listed(world, path: bytes = b"") -> dict[str, str | None]:
-    return {row.path.decode(): row.adopted_differs for row in world.ledger.metadata_drift.adopted(path)}
+    return {row.path.decode(): row.differs for row in world.ledger.metadata_drift.adopted(path)}
 
 
 def status_of(world):

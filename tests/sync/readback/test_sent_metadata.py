@@ -154,7 +154,7 @@ def test_upload_of_an_older_ledger_is_not_compared(report):
     world.write("late.pdf", b"late")
     world.write("late.pdf.yaml", SIDECAR)
     world.scan_and_send()
-    clear = "UPDATE attempts SET description_digest = NULL, keywords_digest = NULL"
+    clear = "UPDATE attempts SET metadata = '{}'"
     world.ledger.store.write(lambda conn: conn.execute(clear))
     world.live(60)
     assert "late.pdf" not in drifted(world)

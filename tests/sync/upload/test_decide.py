@@ -48,7 +48,7 @@ def named(value: object) -> str | None:
 
 def row_of(**values) -> FileRow:
     blank = dict.fromkeys(FileRow._fields)
-    zero = dict.fromkeys(("failures", "attempts", "absences", "crashes", "send_again"), 0)
+    zero = dict.fromkeys(("failures", "attempts", "absences", "send_again"), 0)
     known = {
         "id": 1, "path": b"photos/a.jpg", "destfolderid": "F1", "size": STAT.size, "mtime_ns": STAT.mtime_ns,
         "ctime_ns": STAT.ctime_ns, "inode": STAT.inode, "state": State.QUEUED, "wanted": Wanted.YES,
