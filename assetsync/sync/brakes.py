@@ -80,6 +80,7 @@ _HALF_COUNTS_FROM = 1000
 
 _FEWEST = 20
 """Files of a mapping from which on `brake.max_vanished_share` counts."""
+_FEW = 3
 
 _NAMED = 3
 _HOUR = 3600.0
@@ -161,8 +162,6 @@ class Brakes:
         self._taking: set[int] = set()
         self.frozen: frozenset[int] = frozenset()
         """The positions of the mappings whose files stay as they are, by the last `check_mappings`."""
-        self.may_be_pulled = False
-        """Whether a scan reads files that look like missing ones; meanwhile nothing is sent."""
         self.is_counting = False
         """Whether a scan has not shown yet how many files are missing."""
         self._had_been_empty = False
@@ -171,8 +170,8 @@ class Brakes:
         self._new_versions = 0
 
     def pulled(self) -> bool:
-        """Return whether a brake waits for a person, or a scan still reads what may pull one."""
-        return self.may_be_pulled or bool(self._ledger.reports.brakes())
+        """Return whether a brake waits for a person."""
+        return bool(self._ledger.reports.brakes())
 
     def check_mappings(self) -> None:
         """Pull a brake for each mapping with assets that points to another folder than before; called before a scan.
@@ -326,7 +325,7 @@ class Brakes:
                 state = "missing" if position in result.report.missing_mappings else "empty"
                 detail = f"the mapped folder {shown} held {files(count)} and is {state} now: is its disk mounted?"
                 yield _Reason("emptied", shown, detail, count)
-        for position, count in _by_mapping(result.not_renamed()).items():
+        for position, count in _by_mapping(result.not_renamed(by_inode=True)).items():
             shown = _shown(mappings[position].path)
             too_many = self._is_large_share(position, count, result)
             if too_many and not self._brake_control.allowed("vanished", f"{shown}/", count):
@@ -341,15 +340,17 @@ class Brakes:
 
     def _is_large_share(self, position: int, count: int, result: ScanResult) -> bool:
         known = _known(position, result)
-        is_large = known >= _FEWEST and count > self._limits.max_vanished_share * known
+        # Of a small mapping, that all files were replaced by others that look alike is a sign of another disk.
+        alike = result.look_alikes[position] + _by_mapping(result.replaced)[position]
+        is_large = count > self._limits.max_vanished_share * known and (known >= _FEWEST or alike >= max(_FEW, known))
         return is_large and result.report.per_mapping[position] > 0
 
     def _is_too_many(self, count: int, known: int) -> bool:
         return count > self._limits.max_vanished or (known >= _HALF_COUNTS_FROM and count * 2 > known)
 
-    def would_exceed(self, result: ScanResult, alike: Counter[int]) -> bool:
-        """Return whether a scan missed more files than may vanish, if those that are only `alike` count, by mapping."""
-        missing = _by_mapping(result.not_renamed())
+    def would_exceed(self, result: ScanResult) -> bool:
+        """Return whether a scan missed more files than may vanish, if its look-alikes count."""
+        missing, alike = _by_mapping(result.not_renamed(by_inode=True)), result.look_alikes
         if any(self._is_large_share(at, count + missing[at], result) for at, count in alike.items()):
             return True
         return self._is_too_many(alike.total() + result.missing_count, self._ledger.versions.size())

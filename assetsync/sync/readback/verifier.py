@@ -312,12 +312,6 @@ class Verifier:
                 self._meter.doubted()
                 bound.warning("in doubt", path=printable(row.path), assetid=row.assetid, detail=columns["detail"])
 
-    def _may_decide(self, row: FileRow) -> bool:
-        """Return whether a row is put in doubt, and may be sent again, if this look-up does not show its asset."""
-        shown = self._shown_of(row)
-        waited = self._clock.steady() - (shown.absent_first or 0.0)
-        return row.reason == MISSING or (shown.absent_boot == self._clock.boot() and waited >= UNSEEN_PATIENCE)
-
     def _change(self, row: FileRow, asset: Asset, now: float, *, findable: bool | None, needs_index: bool) -> Change:
         """Return what an asset that a search shows changes; `findable` is None if the index was not asked for it."""
         expected = Expected(_folder_of(row), row.size, row.md5)
