@@ -5,7 +5,8 @@ recorded by `ledger.assets`.
 """
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
@@ -59,7 +60,6 @@ _LOOKED_UP = (
 )
 """SQL expression: the detail of a file in doubt after a look-up; the status that its upload got stays the beginning."""
 
-_ACCEPTED_PAGE = 1000
 _ACCEPTED_AT_MOST = 100_000
 
 NOT_ARRIVED = "did not arrive: `assetsync upload` it again"
@@ -159,24 +159,18 @@ class Doubts:
         rows = self._store.rows(f"SELECT {columns} FROM attempts a WHERE {_UNDECIDED}")
         return [(row[0], row[1], bool(row[2])) for row in rows]
 
-    def accepted_since(self, at: float) -> Iterator[tuple[str, float]]:
-        """Yield destination folder and end of each upload that was accepted since then, the newest attempt first.
+    def accepted_since(self, at: float) -> Counter[str]:
+        """Return how many uploads each destination folder accepted since then, in seconds since the epoch.
 
-        Times are in seconds since the epoch. Uploads that began long before are left out, and all before the newest
-        `_ACCEPTED_AT_MOST` attempts.
+        Uploads before the newest `_ACCEPTED_AT_MOST` attempts are left out.
         """
-        # Attempts are numbered in the order of their starts, and an index would cost every upload.
+        # By number, because an index by time would cost every upload.
         sql = (
-            "SELECT id, destfolderid, started_at, ended_at, result FROM attempts WHERE id < ? ORDER BY id DESC LIMIT ?"
+            "SELECT destfolderid, COUNT(*) FROM attempts WHERE id > ? AND result = 'accepted' AND ended_at >= ?"
+            " GROUP BY +destfolderid"
         )
-        before = self.newest_attempt() + 1
-        least = before - _ACCEPTED_AT_MOST
-        while before > least:
-            rows = self._store.rows(sql, before, _ACCEPTED_PAGE)
-            yield from ((row[1], row[3]) for row in rows if row[4] == "accepted" and row[3] >= at)
-            if len(rows) < _ACCEPTED_PAGE or rows[-1][2] < at:
-                return
-            before = rows[-1][0]
+        rows = self._store.rows(sql, self.newest_attempt() - _ACCEPTED_AT_MOST, at)
+        return Counter({row[0]: row[1] for row in rows})
 
     def due(self, now: float, limit: int = 500) -> list[OpenDoubt]:
         """Return up to `limit` doubts whose next look-up is due, longest due first, then grouped by folder."""

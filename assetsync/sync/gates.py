@@ -5,7 +5,7 @@ counted doubts meet. A file's own reasons are left to `sync.upload.decide`, a br
 """
 
 import threading
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 _FILES_A_COUNT = 32
 _COUNT_AGAIN = 0.25
-_SLOT = 30.0
+_READ_AGAIN = 30.0
 _SHORTAGE = 5.0
 """Seconds without an upload after the process lacked something: the uploads under way free theirs."""
 
@@ -47,41 +47,34 @@ _RESUMES = "tried again at least every minute, and sending resumes by itself"
 
 
 class AcceptedUploads:
-    """The uploads that each folder accepted lately, by any process; shared by all threads."""
+    """The uploads that each folder accepted lately, by any process; shared by all threads.
+
+    The ledger is read every half minute. What this process adds until then is counted here.
+    """
 
     def __init__(self, doubts: Doubts, clock: Clock) -> None:
-        """Start with nothing read; the first `within` reads from the ledger what earlier processes sent."""
         self._doubts = doubts
         self._clock = clock
         self._lock = threading.Lock()
-        # By slot of half a minute on the steady clock.
-        self._slots: defaultdict[int, Counter[str]] = defaultdict(Counter)
-        self._reaches = 0.0
+        self._read: Counter[str] = Counter()
+        self._read_as = (0.0, float("-inf"))
+        self._added: Counter[str] = Counter()
 
     def add(self, destfolderid: str) -> None:
         """Count an upload that was accepted now; does not block."""
         with self._lock:
-            self._slots[int(self._clock.steady() // _SLOT)][destfolderid] += 1
+            self._added[destfolderid] += 1
 
     def within(self, seconds: float) -> Counter[str]:
         """Return the number of accepted uploads of each folder, to about half a minute."""
-        if seconds > self._reaches:
-            read = self._read(seconds)
-            with self._lock:
-                self._slots, self._reaches = read, seconds
         steady = self._clock.steady()
-        oldest, first = (int((steady - each) // _SLOT) for each in (self._reaches, seconds))
+        if self._read_as[0] != seconds or steady - self._read_as[1] >= _READ_AGAIN:
+            with self._lock:
+                self._added.clear()
+            self._read = self._doubts.accepted_since(self._clock.now() - seconds)
+            self._read_as = seconds, steady
         with self._lock:
-            for slot in [slot for slot in self._slots if slot < oldest]:
-                del self._slots[slot]
-            return sum((each for slot, each in self._slots.items() if slot >= first), Counter())
-
-    def _read(self, seconds: float) -> defaultdict[int, Counter[str]]:
-        now, steady = self._clock.now(), self._clock.steady()
-        slots: defaultdict[int, Counter[str]] = defaultdict(Counter)
-        for folder, at in self._doubts.accepted_since(now - seconds):
-            slots[int((steady - max(0.0, now - at)) // _SLOT)][folder] += 1
-        return slots
+            return self._read + self._added
 
 
 class DoubtCount:
