@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from assetsync.config.document.fields import HexPath
 from assetsync.core.names import printable
 from assetsync.core.read_back import Expected, Reading, compare
 from assetsync.errors import ServiceRefused, UsageError
@@ -19,7 +20,7 @@ from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, Searches, State
 from assetsync.sync.observer import Everywhere, Observer, names_of
 from assetsync.sync.readback.auditor import ask_for_audit
-from assetsync.sync.requests.request import HexPath, HexPaths, OperatorRequest, current_row
+from assetsync.sync.requests.request import HexPaths, OperatorRequest, current_row
 from assetsync.text import plural
 
 _PAGE = 500

@@ -12,13 +12,11 @@ from assetsync.ledger.equal_content import Resembling
 from assetsync.ledger.rows import FileRow
 from assetsync.model import FileStat, Mapping, State, UploadOptions, Wanted
 from assetsync.sync.intake.sidecars import FileMetadata
-from assetsync.sync.upload.decide import Adopt, Block, Gather, Requeue, Send, TakeOver, Vanished, Wait, decide
+from assetsync.sync.upload.decide import Block, Gather, Send, Vanished, Wait, decide
 from assetsync.sync.upload.facts import (
     Absent,
-    Changed,
+    Adopt,
     Content,
-    EqualAsset,
-    EqualVersion,
     Fact,
     Facts,
     FieldShown,
@@ -28,9 +26,11 @@ from assetsync.sync.upload.facts import (
     MayBeAnothers,
     MayBeUploadOf,
     NothingEqual,
+    Requeue,
     Resembles,
     Rules,
     SidecarState,
+    TakeOver,
     Unconfirmed,
     Unreadable,
 )
@@ -171,10 +171,10 @@ def test_file_is_blocked(known, reason, detail):
     ("known", "decision"),
     [
         ({"disk": STAT._replace(size=101)}, Requeue(STAT._replace(size=101))),
-        ({"content": Changed(STAT._replace(mtime_ns=6))}, Requeue(STAT._replace(mtime_ns=6))),
-        ({"equal": EqualVersion(OTHER)}, TakeOver(OTHER, MD5)),
-        ({"equal": EqualAsset("A1")}, Adopt("A1", MD5, by_name=False)),
-        ({"equal": EqualAsset("A1"), "listing": Listing(unsure="x")}, Adopt("A1", MD5, by_name=False)),
+        ({"content": Requeue(STAT._replace(mtime_ns=6))}, Requeue(STAT._replace(mtime_ns=6))),
+        ({"equal": TakeOver(OTHER, MD5)}, TakeOver(OTHER, MD5)),
+        ({"equal": Adopt("A1", MD5)}, Adopt("A1", MD5)),
+        ({"equal": Adopt("A1", MD5), "listing": Listing(unsure="x")}, Adopt("A1", MD5)),
     ],
     ids=named,
 )
@@ -189,7 +189,7 @@ def test_file_alone_gone_has_vanished():
 @pytest.mark.parametrize(
     "known",
     [
-        {"row": row_of(send_again=1), "equal": EqualAsset("A1")},
+        {"row": row_of(send_again=1), "equal": Adopt("A1", MD5)},
         {"row": row_of(send_again=1), "listing": Listing(unsure="the listing is incomplete")},
         {"row": row_of(send_again=1), "past_uploads": CUTS},
         {"replaces": "A1"},
