@@ -212,9 +212,7 @@ class Brakes:
 
     def _note_mapping_changes(self) -> None:
         """If the mappings changed: list the folders again that a mapping newly points to, and read all drift again."""
-        layout, fact = self._layout(), self._ledger.reports.fact
-        # Older releases wrote only LAYOUT.
-        before = fact(LAYOUT_LISTED) or fact(LAYOUT)
+        layout, before = self._layout(), self._ledger.reports.fact(LAYOUT_LISTED)
         if layout == before:
             return
         if before is not None:

@@ -269,10 +269,6 @@ class Observer:
                 return folder
         return None
 
-    def shows_one(self, known: Sequence[KnownAsset]) -> bool:
-        """Return whether the service shows one of these assets in any folder, as `folder_of_one` does."""
-        return self.folder_of_one(known) is not None
-
     def expect_one(
         self, known: Sequence[KnownAsset], where: str, *, hint: str, patience: float | None = None
     ) -> str | None:
@@ -305,7 +301,7 @@ class Observer:
         samples = samples or control_samples.sent_after(min(since), _LOOKED_AT, newest=True)
         for sample in [each for each in samples if not is_broad(each.asset.sent_name or "")][:_SAMPLES]:
             try:
-                if self.shows_one([sample.asset]):
+                if self.folder_of_one([sample.asset]) is not None:
                     return sample.attempt_id
             except ServiceError as error:
                 log.debug("the control sample cannot be looked for", detail=str(error))

@@ -111,7 +111,7 @@ class MissingAssets:
         observer.expect_one(others[-_FEW:], f"folder {result.folder}", hint="may the key's user see the folders?")
         # The newest assets alone may have been sent after the service was emptied.
         oldest = others[: len(others) // 2][:_FEW]
-        is_plausible = observer.shows_one(oldest) if oldest else bool(others) or not self._resend
+        is_plausible = observer.folder_of_one(oldest) is not None if oldest else bool(others) or not self._resend
         # Without a control sample, pull the brake before anything is sent again.
         return is_plausible or self._allow_or_brake(lost, lost, result)
 
