@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 
 from assetsync.core.backoff import LONGEST
 from assetsync.core.read_back import LOOK_AGAIN, NEVER_PROCESSED
-from assetsync.core.states import Event, Facts
+from assetsync.core.states import Event
 from assetsync.ledger.assets import Shown, own, read_anew
 from assetsync.ledger.file.database import Database
 from assetsync.ledger.file.handle import Handle
 from assetsync.ledger.rows import (
     MISSING,
     FileRow,
-    Usual,
     apply,
     close_attempts,
     current_row,
@@ -25,7 +24,6 @@ from assetsync.ledger.rows import (
     move,
     reopen,
 )
-from assetsync.model import State
 
 
 class Change(NamedTuple):
@@ -44,16 +42,6 @@ INDEX_STOPPED = "index_stopped"
 """The fact that explains to the operator why searchIndex is no longer called."""
 
 _LOOKED_AT = 100
-# ?1 is the version, ?2 its asset as it was read, and the others are the values of these columns.
-_CONFIRM = Usual(
-    State.STORED, Event.CONFIRMED, Facts(has_id=True),
-    {"verified_at": "?3", "detail": "NULL"},
-    "assetid = ?2 AND reason IS NULL"
-    " AND NOT EXISTS (SELECT 1 FROM attempts WHERE file_id = ?1 AND closed_at IS NULL)",
-)  # fmt: skip
-_CONFIRMED = {"verified_at", "detail", "reason"}
-"""The columns that reading back a new upload changes; with others, a row is not the usual one."""
-
 _SAMPLE = "path, (SELECT sent_name FROM attempts a WHERE a.file_id = f.id ORDER BY a.id DESC LIMIT 1), assetid"
 
 
@@ -112,19 +100,11 @@ class ReadBack:
 
         def work(conn: Handle) -> None:
             for each in found:
-                if (_confirm_usual(conn, each) or _apply(conn, each, now)) and each.shown is not None:
+                if _apply(conn, each, now) and each.shown is not None:
                     own(conn, each.row.assetid, each.shown)
 
         if found:
             self._store.write(work)
-
-
-def _confirm_usual(conn: Handle, change: Change) -> bool:
-    """Confirm a row as most are, with one statement; return False, changing nothing, if it is unusual."""
-    row, event, columns, _ = change
-    if event is not Event.CONFIRMED or row.state is not State.STORED or columns.keys() != _CONFIRMED:
-        return False
-    return _CONFIRM.try_apply(conn, row.id, row.assetid, columns["verified_at"])
 
 
 def _apply(conn: Handle, change: Change, now: float) -> bool:
