@@ -37,8 +37,6 @@ from assetsync.sync.lookup_gates import HealthCheck, trouble_of
 
 log = structlog.get_logger(__name__)
 
-_FILES_A_COUNT = 32
-_COUNT_AGAIN = 0.25
 _READ_AGAIN = 30.0
 _SHORTAGE = 5.0
 """Seconds without an upload after the process lacked something: the uploads under way free theirs."""
@@ -78,7 +76,7 @@ class AcceptedUploads:
 
 
 class DoubtCount:
-    """The limits of doubts, counted from the ledger: after some files, each new doubt, and while a folder is held."""
+    """The limits of doubts, counted from the ledger before each file and after each new doubt."""
 
     def __init__(self, config: SiteConfig, doubts: Doubts, clock: Clock) -> None:
         """Start with the uploads of earlier processes."""
@@ -90,9 +88,6 @@ class DoubtCount:
         self._lock = threading.Lock()
         self.accepted = AcceptedUploads(doubts, clock)
         self.limits = DoubtLimits(0)
-        # Number of files that may be taken before the next count, and when it is due at the latest.
-        self._uncounted = 0
-        self._count_at = float("inf")
 
     def anew(self) -> DoubtLimits:
         """Count the doubts and the accepted uploads; return the limits, which are used from now on."""
@@ -104,19 +99,7 @@ class DoubtCount:
             counts = {folder: each.doubts for folder, each in found.items()}
             failing = {folder for folder, each in found.items() if each.newest_at > began}
             self.limits = DoubtLimits.of(counts, accepted, self._folders, failing=failing, workers=self._workers)
-            self._uncounted = _FILES_A_COUNT
-            self._count_at = self._clock.steady() + _COUNT_AGAIN if self.limits.held_for_waiting else float("inf")
             return self.limits
-
-    def is_due(self) -> None:
-        """Count again before the next file."""
-        self._uncounted = 0
-
-    def for_one_more(self) -> DoubtLimits:
-        """Return the limits for one more file, by a count that may be up to 32 files old."""
-        self._uncounted -= 1
-        is_old = self._uncounted < 0 or self._clock.steady() >= self._count_at
-        return self.anew() if is_old else self.limits
 
     def decided_at(self) -> float | None:
         """Return when the first open doubt can be decided, in seconds since the epoch.
@@ -258,12 +241,9 @@ class Gates:
             self._lost_in = frozenset()
             self._folders.pop(destfolderid, None)
         self.doubts.accepted.add(destfolderid)
-        if destfolderid not in self.doubts.limits.accepting:
-            self.doubts.is_due()
 
     def doubted(self) -> None:
-        """Count after a new doubt; if the ledger cannot be read now, count before the next file is taken."""
-        self.doubts.is_due()
+        """Count after a new doubt; if the ledger cannot be read now, the next file that is taken is counted for."""
         with suppress(LedgerError):
             self.doubts.anew()
 

@@ -165,9 +165,16 @@ def names_of(ledger: Ledger, row: FileRow, longest: int = LONGEST_NAME) -> set[s
 def of_ids(assets: Iterable[Asset], ids: Collection[str]) -> dict[str, Asset]:
     """Return the assets that have one of the ids, by id, without columns: none is needed to compare them.
 
-    Aliases are left out: they have the id of an asset that lies in another folder.
+    Stop reading, and asking for pages, once all are shown. Aliases are left out: they have the id of an asset that lies
+    in another folder.
     """
-    return {asset.id: asset.bare() for asset in assets if asset.id in ids and not asset.is_alias}
+    found: dict[str, Asset] = {}
+    for asset in assets if ids else ():
+        if asset.id in ids and not asset.is_alias:
+            found[asset.id] = asset.bare()
+            if len(found) == len(ids):
+                break
+    return found
 
 
 def is_broad(name: str) -> bool:

@@ -85,7 +85,7 @@ class Auditor:
                 changes.append(Change(row, None, {"asset_folder": folder, "drift": "unread"}))
             if reading is Reading.DIFFERENT and row.state in (State.STORED, State.VERIFIED):
                 result.different += 1
-                changes.append(Change(row, Event.DIFFERENT, different(row, difference)))
+                changes.append(Change(row, Event.DIFFERENT, different(row, reading, difference)))
             else:
                 is_stuck = reading is Reading.NOT_YET and row.state is State.BLOCKED
                 result.never_processed += is_stuck and row.reason == NEVER_PROCESSED
