@@ -107,15 +107,6 @@ class FolderDoubts(NamedTuple):
     newest_at: float
 
 
-class MayHaveStored(NamedTuple):
-    """An upload that may have created an asset in its folder, whole or cut."""
-
-    attempt_id: int
-    sent_name: str
-    size: int
-    md5: str | None
-
-
 _UNDECIDED = (
     "closed_at IS NULL AND ended_at IS NOT NULL AND (SELECT state FROM files WHERE id = a.file_id) = 'in_doubt'"
 )
@@ -221,6 +212,18 @@ class Doubts:
         A duplicate's original may be in any folder, and a person may have moved the remains of a cut upload. Attempts
         into other folders that were waived long before this attempt are left out.
         """
+        since = attempt.started_at - COMES_LATE
+        waived = "a.id <> ?1 AND (a.destfolderid = ?2 OR a.closed_at >= ?3)"
+        return self._competing("a.id <> ?1", waived, attempt.id, attempt.destfolderid, since)
+
+    def left_in(self, folder: str, since: float) -> list[CompetingAttempt]:
+        """Return the uploads into a folder that may have created an asset there, whole or cut.
+
+        These are the open attempts, and the newest attempts that were waived since a time.
+        """
+        return self._competing("a.destfolderid = ?1", "a.destfolderid = ?1 AND a.closed_at >= ?2", folder, since)
+
+    def _competing(self, are_open: str, are_waived: str, *values: object) -> list[CompetingAttempt]:
         # The name of an attempt that was reopened while another held it is released too, but look-ups still decide it.
         asked = "a.name_released AND (SELECT state FROM files WHERE id = a.file_id) = 'blocked'"
         columns = (
@@ -228,13 +231,12 @@ class Doubts:
             f" {asked}, a.left_part IS '{SentExtent.PART}'"
         )
         sql = (
-            f"SELECT {columns}, 0 FROM attempts a WHERE a.id <> ?1 AND a.closed_at IS NULL"
-            f" UNION ALL SELECT * FROM (SELECT {columns}, 1 FROM attempts a INDEXED BY attempts_waived WHERE a.id <> ?1"
-            f" AND {_WAIVED.format('a')} AND (a.destfolderid = ?2 OR a.closed_at >= ?3) ORDER BY a.id DESC LIMIT ?4)"
+            f"SELECT {columns}, 0 FROM attempts a INDEXED BY attempts_open_file"
+            f" WHERE a.closed_at IS NULL AND {are_open}"
+            f" UNION ALL SELECT * FROM (SELECT {columns}, 1 FROM attempts a INDEXED BY attempts_waived"
+            f" WHERE {_WAIVED.format('a')} AND {are_waived} ORDER BY a.id DESC LIMIT {_WAIVED_AT_MOST})"
         )
-        since = attempt.started_at - COMES_LATE
-        rows = self._store.rows(sql, attempt.id, attempt.destfolderid, since, _WAIVED_AT_MOST)
-        return [CompetingAttempt(*row[:5], *map(bool, row[5:])) for row in rows]
+        return [CompetingAttempt(*row[:5], *map(bool, row[5:])) for row in self._store.rows(sql, *values)]
 
     def owned(self, assetids: Collection[str]) -> set[str]:
         """Return the ids that belong to live rows."""
@@ -245,20 +247,6 @@ class Doubts:
         """Return the ids that belong to live rows uploaded since a time, in seconds since the epoch."""
         sql = f"SELECT assetid FROM files WHERE state NOT IN ('superseded', 'gone') AND assetid {ANY_OF}"
         return set(self._store.column(f"{sql} AND uploaded_at >= ?", json.dumps([*assetids]), at))
-
-    def left_in(self, folder: str, since: float) -> list[MayHaveStored]:
-        """Return the uploads into a folder that may have created an asset there, whole or cut.
-
-        These are the open attempts, and the newest attempts that were waived since a time.
-        """
-        sql = (
-            "SELECT id, sent_name, size, md5 FROM attempts INDEXED BY attempts_open_file WHERE closed_at IS NULL"
-            " AND destfolderid = ?1 UNION ALL SELECT * FROM (SELECT id, sent_name, size, md5 FROM attempts"
-            f" INDEXED BY attempts_waived WHERE {_WAIVED.format('attempts')} AND destfolderid = ?1"
-            " AND closed_at >= ?3 ORDER BY id DESC LIMIT ?2)"
-        )
-        rows = self._store.rows(sql, folder, _WAIVED_AT_MOST, since)
-        return [MayHaveStored(*row) for row in rows]
 
     def may_rename(self, attempt: AttemptRow) -> bool:
         """Return whether the service may have renamed an upload in doubt.

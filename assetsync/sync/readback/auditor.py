@@ -18,7 +18,7 @@ import structlog
 from assetsync.core.read_back import NEVER_PROCESSED, Expected, Reading, compare
 from assetsync.core.states import Event
 from assetsync.ledger.audits import begin
-from assetsync.ledger.doubts import MayHaveStored
+from assetsync.ledger.doubts import CompetingAttempt
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.read_back import Change
 from assetsync.ledger.rows import GOES_ON, FileRow
@@ -100,7 +100,7 @@ class Auditor:
         self._sent_metadata.record()
         return strangers
 
-    def _explain(self, assets: list[Asset], uploads: list[MayHaveStored], began: float, result: AuditCounts) -> None:
+    def _explain(self, assets: list[Asset], uploads: list[CompetingAttempt], began: float, result: AuditCounts) -> None:
         """Record assets that no row owns; assets of old versions and explained assets keep their explanation."""
         if not assets:
             return
