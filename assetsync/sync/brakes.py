@@ -3,11 +3,11 @@
 import json
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import structlog
 
+from assetsync.config import models
 from assetsync.core.brakes import released_by
 from assetsync.core.mapping import Plan
 from assetsync.core.names import printable
@@ -126,19 +126,6 @@ def pointed_to(ledger: Ledger, mapping: Mapping) -> str | None:
     return before
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How many files may be new or vanish at once (configuration `brake`), and whether moved files are sent again.
-
-    `max_vanished_share` in [0, 1] counts for each mapping with at least 20 files.
-    """
-
-    max_new_files: int
-    max_vanished: int
-    max_vanished_share: float
-    resend_moved: bool
-
-
 class _Reason(NamedTuple):
     """The reason for a brake: its kind, subject, message and amount."""
 
@@ -151,13 +138,15 @@ class _Reason(NamedTuple):
 class Brakes:
     """Checks a site against its limits and pulls the brakes."""
 
-    def __init__(self, context: Context, plan: Plan, limits: Limits) -> None:
+    def __init__(self, context: Context, plan: Plan, limits: models.Brake, *, resend_moved: bool) -> None:
+        """Take the configured limits; with `resend_moved`, files whose mapping points elsewhere are sent again."""
         self._ledger = context.ledger
         self._brake_control = BrakeControl(context.ledger, context.clock)
         self._clock = context.clock
         self._plan = plan
         self._subjects = [subject_of(mapping) for mapping in plan.mappings.all]
         self._limits = limits
+        self._resend_moved = resend_moved
         # The mappings that take over files, by the last check.
         self._taking: set[int] = set()
         self.frozen: frozenset[int] = frozenset()
@@ -202,7 +191,7 @@ class Brakes:
         before, to = pointed_to(self._ledger, mapping), mapping.destfolderid
         if before is None or self._brake_control.allowed("destfolderid", subject, 1):
             return None
-        then = _SENT_AGAIN if self._limits.resend_moved else "what is new would be sent there"
+        then = _SENT_AGAIN if self._resend_moved else "what is new would be sent there"
         shown = _shown(mapping.path)
         detail = f"the mapping {shown} pointed to folder {before} of the service and points to {to} now: {then}"
         return _Reason("destfolderid", subject, detail, 1)
@@ -241,7 +230,7 @@ class Brakes:
         return self._taking
 
     def _may_take_over(self) -> bool:
-        return self._limits.resend_moved and self._ledger.reports.fact(LAYOUT) != self._layout()
+        return self._resend_moved and self._ledger.reports.fact(LAYOUT) != self._layout()
 
     def _takeovers(self, counts: Counter[int]) -> dict[int, _Reason]:
         """Return, by mapping, the reasons for taking over files sent to another folder without a person's release."""

@@ -44,39 +44,11 @@ _SHORTAGE = 5.0
 _RESUMES = "tried again at least every minute, and sending resumes by itself"
 
 
-class AcceptedUploads:
-    """The uploads that each folder accepted lately, by any process; shared by all threads.
-
-    The ledger is read every half minute. What this process adds until then is counted here.
-    """
-
-    def __init__(self, doubts: Doubts, clock: Clock) -> None:
-        self._doubts = doubts
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._read: Counter[str] = Counter()
-        self._read_as = (0.0, float("-inf"))
-        self._added: Counter[str] = Counter()
-
-    def add(self, destfolderid: str) -> None:
-        """Count an upload that was accepted now; does not block."""
-        with self._lock:
-            self._added[destfolderid] += 1
-
-    def within(self, seconds: float) -> Counter[str]:
-        """Return the number of accepted uploads of each folder, to about half a minute."""
-        steady = self._clock.steady()
-        if self._read_as[0] != seconds or steady - self._read_as[1] >= _READ_AGAIN:
-            with self._lock:
-                self._added.clear()
-            self._read = self._doubts.accepted_since(self._clock.now() - seconds)
-            self._read_as = seconds, steady
-        with self._lock:
-            return self._read + self._added
-
-
 class DoubtCount:
-    """The limits of doubts, counted from the ledger before each file and after each new doubt."""
+    """The limits of doubts, counted from the ledger before each file and after each new doubt.
+
+    Accepted uploads of any process are read every half minute. What this process adds until then is counted here.
+    """
 
     def __init__(self, config: SiteConfig, doubts: Doubts, clock: Clock) -> None:
         """Start with the uploads of earlier processes."""
@@ -85,9 +57,11 @@ class DoubtCount:
         self._folders = {folder.destfolderid for folder in config.folders}
         self._workers = config.upload.workers
         self._times = config.upload.doubt_grace, config.service.read_timeout
-        self._lock = threading.Lock()
-        self.accepted = AcceptedUploads(doubts, clock)
+        self._lock, self._adding = threading.Lock(), threading.Lock()
         self.limits = DoubtLimits(0)
+        self._read: Counter[str] = Counter()
+        self._read_as = (0.0, float("-inf"))
+        self._added: Counter[str] = Counter()
 
     def anew(self) -> DoubtLimits:
         """Count the doubts and the accepted uploads; return the limits, which are used from now on."""
@@ -95,11 +69,27 @@ class DoubtCount:
             found = self._doubts.by_folder()
             graces = [self._needed(each.took, answered=each.answered) for each in found.values()]
             window = accepted_within(max(graces, default=0.0))
-            accepted, began = self.accepted.within(window), self._clock.now() - window
+            accepted, began = self.accepted_within(window), self._clock.now() - window
             counts = {folder: each.doubts for folder, each in found.items()}
             failing = {folder for folder, each in found.items() if each.newest_at > began}
             self.limits = DoubtLimits.of(counts, accepted, self._folders, failing=failing, workers=self._workers)
             return self.limits
+
+    def add_accepted(self, destfolderid: str) -> None:
+        """Count an upload that was accepted now; does not block."""
+        with self._adding:
+            self._added[destfolderid] += 1
+
+    def accepted_within(self, seconds: float) -> Counter[str]:
+        """Return the number of accepted uploads of each folder, to about half a minute."""
+        steady = self._clock.steady()
+        if self._read_as[0] != seconds or steady - self._read_as[1] >= _READ_AGAIN:
+            with self._adding:
+                self._added.clear()
+            self._read = self._doubts.accepted_since(self._clock.now() - seconds)
+            self._read_as = seconds, steady
+        with self._adding:
+            return self._read + self._added
 
     def decided_at(self) -> float | None:
         """Return when the first open doubt can be decided, in seconds since the epoch.
@@ -240,7 +230,7 @@ class Gates:
         with self._lock:
             self._lost_in = frozenset()
             self._folders.pop(destfolderid, None)
-        self.doubts.accepted.add(destfolderid)
+        self.doubts.add_accepted(destfolderid)
 
     def doubted(self) -> None:
         """Count after a new doubt; if the ledger cannot be read now, the next file that is taken is counted for."""
