@@ -148,13 +148,6 @@ class KnownAsset(NamedTuple):
     assetid: str
 
 
-class ControlSample(NamedTuple):
-    """An accepted upload and its asset: a look-up that shows the asset is newer than the start of the attempt."""
-
-    attempt_id: int
-    asset: KnownAsset
-
-
 class ControlSamples:
     """The ledger's part for believing the service; reads only."""
 
@@ -174,9 +167,10 @@ class ControlSamples:
         rows = self._store.rows(sql, destfolderid, limit, _LOOKED_AT)
         return [KnownAsset._make(row) for row in rows]
 
-    def sent_after(self, attempt_id: int, limit: int, *, newest: bool = False) -> list[ControlSample]:
+    def sent_after(self, attempt_id: int, limit: int, *, newest: bool = False) -> list[tuple[int, KnownAsset]]:
         """Return accepted uploads that began after an attempt, into any folder: the first, or the newest.
 
+        Each comes with its attempt: a look-up that shows the asset is newer than the start of that.
         A version that was missing, and took over an older asset since, is left out.
         """
         sql = (
@@ -187,7 +181,7 @@ class ControlSamples:
             f" ORDER BY a.id {'DESC' if newest else ''} LIMIT ?"
         )
         rows = self._store.rows(sql, attempt_id, limit)
-        return [ControlSample(row[0], KnownAsset(*row[1:])) for row in rows]
+        return [(row[0], KnownAsset(*row[1:])) for row in rows]
 
     def of_all(self, most: int) -> list[KnownAsset]:
         """Return verified versions from all folders: half of them the newest, half the oldest.

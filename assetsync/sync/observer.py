@@ -306,10 +306,10 @@ class Observer:
         control_samples = self.ledger.control_samples
         samples = control_samples.sent_after(max(since), _LOOKED_AT)
         samples = samples or control_samples.sent_after(min(since), _LOOKED_AT, newest=True)
-        for sample in [each for each in samples if not is_broad(each.asset.sent_name or "")][:_SAMPLES]:
+        for attempt, asset in [each for each in samples if not is_broad(each[1].sent_name or "")][:_SAMPLES]:
             try:
-                if self.folder_of_one([sample.asset]) is not None:
-                    return sample.attempt_id
+                if self.folder_of_one([asset]) is not None:
+                    return attempt
             except ServiceError as error:
                 log.debug("the control sample cannot be looked for", detail=str(error))
                 if not isinstance(error, BadAnswer | ServiceRefused):

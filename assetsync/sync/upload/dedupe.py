@@ -47,9 +47,9 @@ class Dedupe:
         if row.send_again:
             unconfirmed = self._equal_content.unconfirmed(row, md5, self._context.names_of_path(row.path))
             return NothingEqual() if unconfirmed is None else Unconfirmed(unconfirmed)
-        hints = self._equal_content.hints(row, md5)
+        may_be_version, may_be_asset = self._equal_content.hints(row, md5)
         unreadable: FileUnreadable | None = None
-        if hints.version:
+        if may_be_version:
             for old in self._equal_content.equals(row, md5):
                 # An older version of the same path is always past, even if it is still wanted (unmapped, then touched).
                 elsewhere = old.path != row.path and old.wanted in (Wanted.YES, Wanted.UNMAPPED)
@@ -62,7 +62,7 @@ class Dedupe:
                     unreadable = error if row.inode == old.inode or row.mtime_ns == old.mtime_ns else unreadable
                     continue
                 return TakeOver(old, md5)
-        found = self._asset(row, md5) if hints.asset else NothingEqual()
+        found = self._asset(row, md5) if may_be_asset else NothingEqual()
         return Unreadable(str(unreadable)) if unreadable is not None and isinstance(found, NothingEqual) else found
 
     def still_holds(self, old: FileRow) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 
 from assetsync.core.settled import PastUpload
-from assetsync.ledger.equal_content import Resembling
+from assetsync.ledger.equal_content import Sighted
 from assetsync.ledger.rows import FileRow
 from assetsync.model import FileStat, Mapping
 from assetsync.sync.intake.sidecars import FileMetadata
@@ -128,7 +128,7 @@ class Resembles:
     `upload_of` is a version whose undecided upload may have made the first one.
     """
 
-    assets: Sequence[Resembling]
+    assets: Sequence[Sighted]
     upload_of: FileRow | None = None
 
 
