@@ -20,7 +20,7 @@ from assetsync.ledger.ledger import Ledger
 from assetsync.model import Clock, Meter, Service
 from assetsync.parts import claim_of, make_plan, make_rules, make_tree
 from assetsync.sync.awaited import AwaitedPaths
-from assetsync.sync.brakes import Brakes, Limits
+from assetsync.sync.brakes import Brakes
 from assetsync.sync.context import Context, Heartbeat, NullMeter
 from assetsync.sync.doubts.resolver import Resolver
 from assetsync.sync.duplicate_sites import DuplicateSites
@@ -233,8 +233,7 @@ def build(
 
     # What the tree says becomes rows.
     brake, resend_moved = config.brake, config.policy.on_move == "upload"
-    limits = Limits(brake.max_new_files, brake.max_vanished, brake.max_vanished_share, resend_moved)
-    brakes = Brakes(context, plan, limits)
+    brakes = Brakes(context, plan, brake, resend_moved=resend_moved)
     sending = make_rules(config)
     settling = Settling()
     # Missing files above the limit are kept too: they are recorded after `resume`.

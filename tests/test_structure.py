@@ -10,8 +10,8 @@ PACKAGE, TESTS = ROOT / "assetsync", ROOT / "tests"
 ENGINE = ("sync", "ledger", "core", "service")
 
 MOST_LINES = {
-    "package": 43_934,  # without the sandbox
-    "engine": 24_911,
+    "package": 43_456,  # without the sandbox
+    "engine": 24_429,
 }
 """The lines of the package and of its engine. Each may grow by 1 %: remove first what a change makes unnecessary.
 

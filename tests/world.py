@@ -473,6 +473,13 @@ class World:
         self.service.during_search = fail
         return asked
 
+    def look_up(self) -> int:
+        """Look up the due doubts; return how many of them got an answer."""
+        looks = "SELECT id, looks FROM attempts WHERE closed_at IS NULL"
+        before = {tuple(row) for row in self.ledger.store.rows(looks)}
+        self.site.resolver.step()
+        return len(before - {tuple(row) for row in self.ledger.store.rows(looks)})
+
     def scan(self):
         return self.site.rescan.run()
 

@@ -283,15 +283,13 @@ class DoubtLimits:
     - While no folder has accepted anything, as in the first seconds of a site, all folders share the limit.
 
     `held` folders take no upload. `held_for_waiting` folders take only files that were saved just now, for which a
-    quarter of a folder's limit is reserved. `accepting` folders accepted an upload lately. `one_at_a_time` folders take
-    one upload after the other, so that a folder that fails has one doubt and not one of each worker. With `is_full` no
-    folder takes any upload.
+    quarter of a folder's limit is reserved. `one_at_a_time` folders take one upload after the other, so that a folder
+    that fails has one doubt and not one of each worker. With `is_full` no folder takes any upload.
     """
 
     most: int
     held: frozenset[str] = frozenset()
     held_for_waiting: frozenset[str] = frozenset()
-    accepting: frozenset[str] = frozenset()
     one_at_a_time: frozenset[str] = frozenset()
     is_full: bool = False
 
@@ -314,8 +312,7 @@ class DoubtLimits:
         apart = _PER_WORKER * workers
         most = min(MOST_DOUBTS, max(apart, sum(accepted.values()) // 2))
         known = {*folders, *doubts}
-        accepting = frozenset(folder for folder in known if accepted.get(folder))
-        sharing = accepting or known
+        sharing = frozenset(folder for folder in known if accepted.get(folder)) or known
         in_sharing = sum(doubts.get(folder, 0) for folder in sharing)
         in_others = sum(doubts.values()) - in_sharing
         beyond = max(0, in_others - apart)
@@ -332,7 +329,7 @@ class DoubtLimits:
         held = frozenset(folder for folder in folders if is_held(folder, in_one))
         waiting = frozenset(folder for folder in folders if is_held(folder, 3 * in_one // 4))
         one_at_a_time = frozenset(folders) - sharing
-        return cls(most, held, waiting, accepting, one_at_a_time, is_full=len(held) == len(set(folders)))
+        return cls(most, held, waiting, one_at_a_time, is_full=len(held) == len(set(folders)))
 
 
 def accepted_within(longest_grace: float) -> float:

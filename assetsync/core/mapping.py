@@ -8,12 +8,10 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from assetsync.core.ignore import BUILT_IN, NameSieve, Rule, built_in_rules, decide, read_rules
+from assetsync.core.ignore import BUILT_IN, Rule, built_in_rules, decide, read_rules, sieve
 from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX, described_by_xmp, is_sidecar_name, is_xmp_name
 from assetsync.core.names import printable
 from assetsync.model import Mapping
-
-_MOST_KEPT = 1000
 
 
 class Mappings:
@@ -57,11 +55,11 @@ class _RuleSet:
         self._rules = [*((rule, False) for rule in shared), *((rule, True) for rule in own)]
         # The ignoring rules that need more than a name.
         self._by_path = [(rule, is_own) for rule, is_own in self._rules if rule.ignores and not rule.by_name]
-        self._sieve = NameSieve([*shared, *own])
+        self._sieve = sieve([*shared, *own])
 
     def may_match(self, path: bytes, name: bytes, *, is_dir: bool) -> bool:
         """Return quickly whether a rule might leave the path out; False is certain."""
-        if self._sieve.may_match(name):
+        if self._sieve.match(name.decode("utf-8", "surrogateescape") + "/"):
             return True
         if not self._by_path:
             return False
@@ -100,7 +98,6 @@ class IgnoreRules:
         self._mappings = mappings
         shared = [*built_in_rules(), *read_rules(site, "`ignore` of the site")]
         self._sets = [_RuleSet(mapping, shared) for mapping in mappings.all]
-        self._above: dict[bytes, tuple[Rule, bytes] | None] = {}
         self._here = self._look_at(b"")
 
     def ignored(self, path: bytes, is_dir: bool) -> bool:
@@ -147,28 +144,14 @@ class IgnoreRules:
         return here
 
     def _ignored_above(self, folder: bytes, rules: _RuleSet) -> tuple[Rule, bytes] | None:
-        """Return the outermost ignored folder between the mapping's own and `folder`, with its rule.
-
-        The results for the folders above are cached; otherwise a deep tree would be checked again at each of its
-        levels.
-        """
-        unknown: list[bytes] = []
-        found = None
-        above = folder
-        while len(above) > len(rules.folder):
-            if above in self._above:
-                found = self._above[above]
-                break
-            unknown.append(above)
-            above = above.rpartition(b"/")[0]
-        if len(self._above) > _MOST_KEPT:
-            self._above.clear()
-        for below in reversed(unknown):
-            if found is None and rules.may_match(below, below.rpartition(b"/")[2], is_dir=True):
-                rule = rules.decide(below, is_dir=True)
-                found = None if rule is None else (rule, below)
-            self._above[below] = found
-        return found
+        """Return the outermost ignored folder between the mapping's own and `folder`, with its rule."""
+        inside = [each for each in (folder, *folders_above(folder)) if len(each) > len(rules.folder)]
+        for each in reversed(inside):
+            if rules.may_match(each, each.rpartition(b"/")[2], is_dir=True):
+                rule = rules.decide(each, is_dir=True)
+                if rule is not None:
+                    return rule, each
+        return None
 
 
 class Plan:

@@ -5,7 +5,8 @@ recorded by `ledger.assets`.
 """
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
@@ -58,7 +59,6 @@ _LOOKED_UP = (
 )
 """SQL expression: the detail of a file in doubt after a look-up; the status that its upload got stays the beginning."""
 
-_ACCEPTED_PAGE = 1000
 _ACCEPTED_AT_MOST = 100_000
 
 NOT_ARRIVED = "did not arrive: `assetsync upload` it again"
@@ -106,15 +106,6 @@ class FolderDoubts(NamedTuple):
     newest_at: float
 
 
-class MayHaveStored(NamedTuple):
-    """An upload that may have created an asset in its folder, whole or cut."""
-
-    attempt_id: int
-    sent_name: str
-    size: int
-    md5: str | None
-
-
 _UNDECIDED = (
     "closed_at IS NULL AND ended_at IS NOT NULL AND (SELECT state FROM files WHERE id = a.file_id) = 'in_doubt'"
 )
@@ -158,24 +149,18 @@ class Doubts:
         rows = self._store.rows(f"SELECT {columns} FROM attempts a WHERE {_UNDECIDED}")
         return [(row[0], row[1], bool(row[2])) for row in rows]
 
-    def accepted_since(self, at: float) -> Iterator[tuple[str, float]]:
-        """Yield destination folder and end of each upload that was accepted since then, the newest attempt first.
+    def accepted_since(self, at: float) -> Counter[str]:
+        """Return how many uploads each destination folder accepted since then, in seconds since the epoch.
 
-        Times are in seconds since the epoch. Uploads that began long before are left out, and all before the newest
-        `_ACCEPTED_AT_MOST` attempts.
+        Uploads before the newest `_ACCEPTED_AT_MOST` attempts are left out.
         """
-        # Attempts are numbered in the order of their starts, and an index would cost every upload.
+        # By number, because an index by time would cost every upload.
         sql = (
-            "SELECT id, destfolderid, started_at, ended_at, result FROM attempts WHERE id < ? ORDER BY id DESC LIMIT ?"
+            "SELECT destfolderid, COUNT(*) FROM attempts WHERE id > ? AND result = 'accepted' AND ended_at >= ?"
+            " GROUP BY +destfolderid"
         )
-        before = self.newest_attempt() + 1
-        least = before - _ACCEPTED_AT_MOST
-        while before > least:
-            rows = self._store.rows(sql, before, _ACCEPTED_PAGE)
-            yield from ((row[1], row[3]) for row in rows if row[4] == "accepted" and row[3] >= at)
-            if len(rows) < _ACCEPTED_PAGE or rows[-1][2] < at:
-                return
-            before = rows[-1][0]
+        rows = self._store.rows(sql, self.newest_attempt() - _ACCEPTED_AT_MOST, at)
+        return Counter({row[0]: row[1] for row in rows})
 
     def due(self, now: float, limit: int = 500) -> list[OpenDoubt]:
         """Return up to `limit` doubts whose next look-up is due, longest due first, then grouped by folder."""
@@ -224,6 +209,18 @@ class Doubts:
         A duplicate's original may be in any folder, and a person may have moved the remains of a cut upload. Attempts
         into other folders that were waived long before this attempt are left out.
         """
+        since = attempt.started_at - COMES_LATE
+        waived = "a.id <> ?1 AND (a.destfolderid = ?2 OR a.closed_at >= ?3)"
+        return self._competing("a.id <> ?1", waived, attempt.id, attempt.destfolderid, since)
+
+    def left_in(self, folder: str, since: float) -> list[CompetingAttempt]:
+        """Return the uploads into a folder that may have created an asset there, whole or cut.
+
+        These are the open attempts, and the newest attempts that were waived since a time.
+        """
+        return self._competing("a.destfolderid = ?1", "a.destfolderid = ?1 AND a.closed_at >= ?2", folder, since)
+
+    def _competing(self, are_open: str, are_waived: str, *values: object) -> list[CompetingAttempt]:
         # The name of an attempt that was reopened while another held it is released too, but look-ups still decide it.
         asked = "a.name_released AND (SELECT state FROM files WHERE id = a.file_id) = 'blocked'"
         columns = (
@@ -231,32 +228,17 @@ class Doubts:
             f" {asked}, a.left_part IS '{SentExtent.PART}'"
         )
         sql = (
-            f"SELECT {columns}, 0 FROM attempts a WHERE a.id <> ?1 AND a.closed_at IS NULL"
-            f" UNION ALL SELECT * FROM (SELECT {columns}, 1 FROM attempts a INDEXED BY attempts_waived WHERE a.id <> ?1"
-            f" AND {_WAIVED.format('a')} AND (a.destfolderid = ?2 OR a.closed_at >= ?3) ORDER BY a.id DESC LIMIT ?4)"
+            f"SELECT {columns}, 0 FROM attempts a INDEXED BY attempts_open_file"
+            f" WHERE a.closed_at IS NULL AND {are_open}"
+            f" UNION ALL SELECT * FROM (SELECT {columns}, 1 FROM attempts a INDEXED BY attempts_waived"
+            f" WHERE {_WAIVED.format('a')} AND {are_waived} ORDER BY a.id DESC LIMIT {_WAIVED_AT_MOST})"
         )
-        since = attempt.started_at - COMES_LATE
-        rows = self._store.rows(sql, attempt.id, attempt.destfolderid, since, _WAIVED_AT_MOST)
-        return [CompetingAttempt(*row[:5], *map(bool, row[5:])) for row in rows]
+        return [CompetingAttempt(*row[:5], *map(bool, row[5:])) for row in self._store.rows(sql, *values)]
 
     def owned(self, assetids: Collection[str], *, since: float | None = None) -> set[str]:
         """Return the ids that belong to live rows; only those uploaded `since` then, in seconds since the epoch."""
         sql = f"SELECT assetid FROM files WHERE state NOT IN ('superseded', 'gone') AND assetid {ANY_OF}"
         return set(self._store.column(f"{sql} AND (?2 IS NULL OR uploaded_at >= ?2)", json.dumps([*assetids]), since))
-
-    def left_in(self, folder: str, since: float) -> list[MayHaveStored]:
-        """Return the uploads into a folder that may have created an asset there, whole or cut.
-
-        These are the open attempts, and the newest attempts that were waived since a time.
-        """
-        sql = (
-            "SELECT id, sent_name, size, md5 FROM attempts INDEXED BY attempts_open_file WHERE closed_at IS NULL"
-            " AND destfolderid = ?1 UNION ALL SELECT * FROM (SELECT id, sent_name, size, md5 FROM attempts"
-            f" INDEXED BY attempts_waived WHERE {_WAIVED.format('attempts')} AND destfolderid = ?1"
-            " AND closed_at >= ?3 ORDER BY id DESC LIMIT ?2)"
-        )
-        rows = self._store.rows(sql, folder, _WAIVED_AT_MOST, since)
-        return [MayHaveStored(*row) for row in rows]
 
     def may_rename(self, attempt: AttemptRow) -> bool:
         """Return whether the service may have renamed an upload in doubt.

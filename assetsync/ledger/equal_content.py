@@ -54,26 +54,15 @@ _MAY_HAVE_STORED_IT = (
 )
 
 
-class Hints(NamedTuple):
-    """Whether equal content may exist for a file: as a version, or as an asset that no row owned when it was seen."""
-
-    version: bool
-    asset: bool
-
-
-class Resembling(NamedTuple):
-    """An asset without a digest that may be a file, by its size and its name in the service."""
-
-    assetid: str
-    name: str
-    is_exact: bool
-
-
 class Sighted(NamedTuple):
-    """An asset of a file's content that no row owns, with its name in the service."""
+    """An asset that no row owns, with its name in the service; `is_exact`: it is the file's.
+
+    It has the content of a file; or it has no MD5, and by its size and name it may be the file.
+    """
 
     assetid: str
     name: str
+    is_exact: bool = False
 
 
 def may_be_copies(destfolderid: str, size: int, md5: str | None, names: Collection[str]) -> tuple[str, list[object]]:
@@ -104,15 +93,18 @@ class EqualContent:
         )
         return bool(self._store.value(sql, destfolderid, size, file_id))
 
-    def hints(self, row: FileRow, md5: str) -> Hints:
-        """Return which closer look may find equal content; one statement, because it runs for each file sent."""
+    def hints(self, row: FileRow, md5: str) -> tuple[bool, bool]:
+        """Return whether a version, and whether an asset that no row owns, may be equal: a closer look then shows it.
+
+        One statement, because it runs for each file sent.
+        """
         sql = (
             "SELECT EXISTS (SELECT 1 FROM files WHERE destfolderid = ?1 AND size = ?2 AND md5 = ?4 AND id <> ?3)"
             f" OR EXISTS ({_UNHASHED}) OR EXISTS ({_UNHASHED_AND_OPEN}) OR EXISTS ({_EQUAL_MOVED_THERE}),"
             " EXISTS (SELECT 1 FROM unowned WHERE folder_id = ?1 AND size = ?2)"
         )
         found = self._store.rows(sql, row.destfolderid, row.size, row.id, md5)[0]
-        return Hints(bool(found[0]), bool(found[1]))
+        return bool(found[0]), bool(found[1])
 
     def equals(self, row: FileRow, md5: str) -> list[FileRow]:
         """Return versions of the same content in the folder that have an asset or may have one, most likely first.
@@ -187,7 +179,7 @@ class EqualContent:
         )
         return next(iter(files_where(self._store, where, row.destfolderid, row.size, md5, row.id)), None)
 
-    def resembling(self, row: FileRow, names: Collection[str]) -> list[Resembling]:
+    def resembling(self, row: FileRow, names: Collection[str]) -> list[Sighted]:
         """Return assets of this size without a digest whose name may be the file's, most likely first.
 
         `names` are those under which the file may have been sent. Without an MD5 from the service, nothing shows
@@ -206,7 +198,7 @@ class EqualContent:
         )
         rows = self._store.rows(sql, row.destfolderid, row.size, *patterns, row.id)
         found = (
-            Resembling(assetid, shown, any(is_exactly(name, shown) for name in names))
+            Sighted(assetid, shown, any(is_exactly(name, shown) for name in names))
             for assetid, shown in rows
             if any(is_shown_as(name, shown) for name in names)
         )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from assetsync.core.backoff import LONGEST
 from assetsync.core.outcome import UNREADABLE_WHILE_SENT
 from assetsync.core.settled import PastUpload
-from assetsync.core.states import Event, Facts
+from assetsync.core.states import Event
 from assetsync.ledger.assets import Shown, own
 from assetsync.ledger.equal_content import OWNED
 from assetsync.ledger.file.database import Database, below
@@ -33,7 +33,6 @@ from assetsync.ledger.rows import (
     WAITS_FOR_SIDECAR,
     WITHOUT_METADATA,
     FileRow,
-    Usual,
     apply,
     current_row,
     file_row,
@@ -54,11 +53,6 @@ _PAST = 64
 _QUEUED = "FROM counted WHERE wanted = 'yes' AND state = 'queued' AND files > 0"
 _IS_HELD = f"destfolderid IN (SELECT destfolderid FROM folders WHERE {HELD})"
 _CLAIMS = ("destfolderid", "md5", "meta_digest", "drift", "reason", "detail", "attempts")
-_CLAIM = Usual(
-    State.QUEUED, Event.BEGUN, Facts(open_attempt=True),
-    {"md5": "?2", "meta_digest": "?3", "attempts": "attempts + 1"},
-    "drift IS NULL AND reason IS NULL AND detail IS NULL AND destfolderid = ?4",
-)  # fmt: skip
 
 
 class Intent(NamedTuple):
@@ -250,8 +244,6 @@ class Queue:
             except IntegrityError as error:
                 raise NameBusy from error
             attempt = int(cursor.lastrowid or 0)
-            if _CLAIM.try_apply(conn, intent.file_id, intent.md5, intent.meta_digest, intent.destfolderid):
-                return attempt
             row = current_row(conn, intent.file_id, _CLAIMS)
             wanted = (Wanted.YES, Wanted.OUTSIDE) if intent.by_hand else (Wanted.YES,)
             if row is None or row["state"] != State.QUEUED or row["wanted"] not in wanted:

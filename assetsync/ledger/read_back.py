@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 
 from assetsync.core.backoff import LONGEST
 from assetsync.core.read_back import LOOK_AGAIN, NEVER_PROCESSED
-from assetsync.core.states import Event, Facts
+from assetsync.core.states import Event
 from assetsync.ledger.assets import Shown, own, read_anew
 from assetsync.ledger.file.database import Database
 from assetsync.ledger.file.handle import Handle
 from assetsync.ledger.rows import (
     MISSING,
     FileRow,
-    Usual,
     apply,
     close_attempts,
     current_row,
@@ -25,7 +24,6 @@ from assetsync.ledger.rows import (
     move,
     reopen,
 )
-from assetsync.model import State
 
 
 class Change(NamedTuple):
@@ -44,16 +42,6 @@ INDEX_STOPPED = "index_stopped"
 """The fact that explains to the operator why searchIndex is no longer called."""
 
 _LOOKED_AT = 100
-# ?1 is the version, ?2 its asset as it was read, and the others are the values of these columns.
-_CONFIRM = Usual(
-    State.STORED, Event.CONFIRMED, Facts(has_id=True),
-    {"verified_at": "?3", "detail": "NULL"},
-    "assetid = ?2 AND reason IS NULL"
-    " AND NOT EXISTS (SELECT 1 FROM attempts WHERE file_id = ?1 AND closed_at IS NULL)",
-)  # fmt: skip
-_CONFIRMED = {"verified_at", "detail", "reason"}
-"""The columns that reading back a new upload changes; with others, a row is not the usual one."""
-
 _SAMPLE = "path, (SELECT sent_name FROM attempts a WHERE a.file_id = f.id ORDER BY a.id DESC LIMIT 1), assetid"
 
 
@@ -112,19 +100,11 @@ class ReadBack:
 
         def work(conn: Handle) -> None:
             for each in found:
-                if (_confirm_usual(conn, each) or _apply(conn, each, now)) and each.shown is not None:
+                if _apply(conn, each, now) and each.shown is not None:
                     own(conn, each.row.assetid, each.shown)
 
         if found:
             self._store.write(work)
-
-
-def _confirm_usual(conn: Handle, change: Change) -> bool:
-    """Confirm a row as most are, with one statement; return False, changing nothing, if it is unusual."""
-    row, event, columns, _ = change
-    if event is not Event.CONFIRMED or row.state is not State.STORED or columns.keys() != _CONFIRMED:
-        return False
-    return _CONFIRM.try_apply(conn, row.id, row.assetid, columns["verified_at"])
 
 
 def _apply(conn: Handle, change: Change, now: float) -> bool:
@@ -168,13 +148,6 @@ class KnownAsset(NamedTuple):
     assetid: str
 
 
-class ControlSample(NamedTuple):
-    """An accepted upload and its asset: a look-up that shows the asset is newer than the start of the attempt."""
-
-    attempt_id: int
-    asset: KnownAsset
-
-
 class ControlSamples:
     """The ledger's part for believing the service; reads only."""
 
@@ -194,9 +167,10 @@ class ControlSamples:
         rows = self._store.rows(sql, destfolderid, limit, _LOOKED_AT)
         return [KnownAsset._make(row) for row in rows]
 
-    def sent_after(self, attempt_id: int, limit: int, *, newest: bool = False) -> list[ControlSample]:
+    def sent_after(self, attempt_id: int, limit: int, *, newest: bool = False) -> list[tuple[int, KnownAsset]]:
         """Return accepted uploads that began after an attempt, into any folder: the first, or the newest.
 
+        Each comes with its attempt: a look-up that shows the asset is newer than the start of that.
         A version that was missing, and took over an older asset since, is left out.
         """
         sql = (
@@ -207,7 +181,7 @@ class ControlSamples:
             f" ORDER BY a.id {'DESC' if newest else ''} LIMIT ?"
         )
         rows = self._store.rows(sql, attempt_id, limit)
-        return [ControlSample(row[0], KnownAsset(*row[1:])) for row in rows]
+        return [(row[0], KnownAsset(*row[1:])) for row in rows]
 
     def of_all(self, most: int) -> list[KnownAsset]:
         """Return verified versions from all folders: half of them the newest, half the oldest.

@@ -10,7 +10,6 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeVar
 from urllib.parse import urlencode
@@ -27,7 +26,7 @@ from assetsync.service.search import SEARCH_PATH, Call, Wire, search_call
 from assetsync.service.transport import HEADERS, ServiceSettings, Transport, address, retry_after_seconds
 from assetsync.service.uploads import Uploads
 
-__all__ = ["HttpService", "RawAnswer", "ServiceSettings", "Wire"]
+__all__ = ["HttpService", "ServiceSettings", "Wire"]
 
 Verb = Literal["GET", "POST"]
 T = TypeVar("T")
@@ -44,14 +43,6 @@ ROUNDS = 100_000
 """Rounds of PBKDF2 for `account`: 30 to 60 ms."""
 
 _NOT_BY_POST = (400, 404, 405, 501)
-
-
-@dataclass(frozen=True, slots=True)
-class RawAnswer:
-    """An unparsed answer; the key is redacted in `body`."""
-
-    content_type: str
-    body: bytes
 
 
 class HttpService:
@@ -119,14 +110,13 @@ class HttpService:
         with ExitStack() as stack:
             yield self._either(lambda verb: stack.enter_context(self._open_search(call, verb, folder_ids)))
 
-    def search_raw(self, request: SearchRequest, wire: Wire, callback: str = "cb") -> RawAnswer:
+    def search_raw(self, request: SearchRequest, wire: Wire, callback: str = "cb") -> bytes:
         """Return the unparsed answer to one search in an output format of section 4.1, at most RAW_LIMIT bytes.
 
         The key is redacted in it. Raises the errors of `search`, but does not look for an error in the answer.
         """
         with self._call(search_call(request, wire, callback), self._verb) as response:
-            body = b"".join(_chunks(response, self._patience, RAW_LIMIT))
-            return RawAnswer(response.headers.get("content-type", ""), self._redaction.body(body))
+            return self._redaction.body(b"".join(_chunks(response, self._patience, RAW_LIMIT)))
 
     def index(self, assetids: Sequence[str]) -> str:
         """Request indexing (interface section 4.2) of these ids, or of everything with the single id `all`.

@@ -21,7 +21,7 @@ _REASON = "unreadable"
 class AwaitedPaths:
     """What the last finished scan missed or could not read, and blocked files; used by the thread that scans.
 
-    `unexamined` are those that another thread could not examine. The paths that a scan has covered are removed from it.
+    `unexamined` are those that another thread could not examine. A finished scan removes those that it covered.
     """
 
     def __init__(self, context: Context, plan: Plan, unexamined: set[bytes]) -> None:
@@ -35,15 +35,14 @@ class AwaitedPaths:
         self._folders: list[bytes] = []
         self._unreadable: list[bytes] = []
         self._unexamined = unexamined
-        # Those that a scan covers which has begun; they count until one has finished.
-        self._covered: list[bytes] = []
+        # Those that a scan covers which has begun.
+        self._covered: set[bytes] = set()
         # The files that are blocked as unreadable and could not be opened at the last look.
         self._shut: set[bytes] = set()
 
     def scan_begins(self) -> None:
         """Note that a scan begins, which covers what was unexamined before it."""
-        self._covered = [*self._unexamined, *self._covered][:_MOST]
-        self._unexamined.difference_update(self._covered)
+        self._covered = {*self._unexamined}
 
     def note(self, result: ScanResult, *, undecided: bool) -> None:
         """Replace the paths by those of a finished scan; `undecided`: a brake keeps its missing files in the ledger."""
@@ -52,7 +51,7 @@ class AwaitedPaths:
         self._replaced = result.replaced[:: len(result.replaced) // _MOST + 1] if undecided else []
         self._folders = [self._plan.folders()[position] for position in report.missing_mappings]
         self._unreadable = [path for path, why in report.unreadable[:_MOST] if why != MOVED_AWAY]
-        self._covered.clear()
+        self._unexamined.difference_update(self._covered)
 
     def found(self) -> str | None:
         """Return what is back, as the reason for a scan; None if nothing is. Raise OutOfResources.
@@ -64,7 +63,7 @@ class AwaitedPaths:
             return "the missing files are back"
         if any(map(self._is_listable, self._folders)):
             return "a mapped folder is back"
-        if any(map(self._is_readable, (*self._unreadable, *self._covered, *self._unexamined))):
+        if any(map(self._is_readable, (*self._unreadable, *self._unexamined))):
             return "what was unreadable can be read"
         return None
 

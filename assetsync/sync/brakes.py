@@ -3,11 +3,11 @@
 import json
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import structlog
 
+from assetsync.config import models
 from assetsync.core.brakes import released_by
 from assetsync.core.mapping import Plan
 from assetsync.core.names import printable
@@ -80,6 +80,7 @@ _HALF_COUNTS_FROM = 1000
 
 _FEWEST = 20
 """Files of a mapping from which on `brake.max_vanished_share` counts."""
+_FEW = 3
 
 _NAMED = 3
 _HOUR = 3600.0
@@ -125,19 +126,6 @@ def pointed_to(ledger: Ledger, mapping: Mapping) -> str | None:
     return before
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How many files may be new or vanish at once (configuration `brake`), and whether moved files are sent again.
-
-    `max_vanished_share` in [0, 1] counts for each mapping with at least 20 files.
-    """
-
-    max_new_files: int
-    max_vanished: int
-    max_vanished_share: float
-    resend_moved: bool
-
-
 class _Reason(NamedTuple):
     """The reason for a brake: its kind, subject, message and amount."""
 
@@ -150,19 +138,19 @@ class _Reason(NamedTuple):
 class Brakes:
     """Checks a site against its limits and pulls the brakes."""
 
-    def __init__(self, context: Context, plan: Plan, limits: Limits) -> None:
+    def __init__(self, context: Context, plan: Plan, limits: models.Brake, *, resend_moved: bool) -> None:
+        """Take the configured limits; with `resend_moved`, files whose mapping points elsewhere are sent again."""
         self._ledger = context.ledger
         self._brake_control = BrakeControl(context.ledger, context.clock)
         self._clock = context.clock
         self._plan = plan
         self._subjects = [subject_of(mapping) for mapping in plan.mappings.all]
         self._limits = limits
+        self._resend_moved = resend_moved
         # The mappings that take over files, by the last check.
         self._taking: set[int] = set()
         self.frozen: frozenset[int] = frozenset()
         """The positions of the mappings whose files stay as they are, by the last `check_mappings`."""
-        self.may_be_pulled = False
-        """Whether a scan reads files that look like missing ones; meanwhile nothing is sent."""
         self.is_counting = False
         """Whether a scan has not shown yet how many files are missing."""
         self._had_been_empty = False
@@ -171,8 +159,8 @@ class Brakes:
         self._new_versions = 0
 
     def pulled(self) -> bool:
-        """Return whether a brake waits for a person, or a scan still reads what may pull one."""
-        return self.may_be_pulled or bool(self._ledger.reports.brakes())
+        """Return whether a brake waits for a person."""
+        return bool(self._ledger.reports.brakes())
 
     def check_mappings(self) -> None:
         """Pull a brake for each mapping with assets that points to another folder than before; called before a scan.
@@ -203,7 +191,7 @@ class Brakes:
         before, to = pointed_to(self._ledger, mapping), mapping.destfolderid
         if before is None or self._brake_control.allowed("destfolderid", subject, 1):
             return None
-        then = _SENT_AGAIN if self._limits.resend_moved else "what is new would be sent there"
+        then = _SENT_AGAIN if self._resend_moved else "what is new would be sent there"
         shown = _shown(mapping.path)
         detail = f"the mapping {shown} pointed to folder {before} of the service and points to {to} now: {then}"
         return _Reason("destfolderid", subject, detail, 1)
@@ -213,9 +201,7 @@ class Brakes:
 
     def _note_mapping_changes(self) -> None:
         """If the mappings changed: list the folders again that a mapping newly points to, and read all drift again."""
-        layout, fact = self._layout(), self._ledger.reports.fact
-        # Older releases wrote only LAYOUT.
-        before = fact(LAYOUT_LISTED) or fact(LAYOUT)
+        layout, before = self._layout(), self._ledger.reports.fact(LAYOUT_LISTED)
         if layout == before:
             return
         if before is not None:
@@ -244,7 +230,7 @@ class Brakes:
         return self._taking
 
     def _may_take_over(self) -> bool:
-        return self._limits.resend_moved and self._ledger.reports.fact(LAYOUT) != self._layout()
+        return self._resend_moved and self._ledger.reports.fact(LAYOUT) != self._layout()
 
     def _takeovers(self, counts: Counter[int]) -> dict[int, _Reason]:
         """Return, by mapping, the reasons for taking over files sent to another folder without a person's release."""
@@ -326,7 +312,7 @@ class Brakes:
                 state = "missing" if position in result.report.missing_mappings else "empty"
                 detail = f"the mapped folder {shown} held {files(count)} and is {state} now: is its disk mounted?"
                 yield _Reason("emptied", shown, detail, count)
-        for position, count in _by_mapping(result.not_renamed()).items():
+        for position, count in _by_mapping(result.not_renamed(by_inode=True)).items():
             shown = _shown(mappings[position].path)
             too_many = self._is_large_share(position, count, result)
             if too_many and not self._brake_control.allowed("vanished", f"{shown}/", count):
@@ -341,15 +327,17 @@ class Brakes:
 
     def _is_large_share(self, position: int, count: int, result: ScanResult) -> bool:
         known = _known(position, result)
-        is_large = known >= _FEWEST and count > self._limits.max_vanished_share * known
+        # Of a small mapping, that all files were replaced by others that look alike is a sign of another disk.
+        alike = result.look_alikes[position] + _by_mapping(result.replaced)[position]
+        is_large = count > self._limits.max_vanished_share * known and (known >= _FEWEST or alike >= max(_FEW, known))
         return is_large and result.report.per_mapping[position] > 0
 
     def _is_too_many(self, count: int, known: int) -> bool:
         return count > self._limits.max_vanished or (known >= _HALF_COUNTS_FROM and count * 2 > known)
 
-    def would_exceed(self, result: ScanResult, alike: Counter[int]) -> bool:
-        """Return whether a scan missed more files than may vanish, if those that are only `alike` count, by mapping."""
-        missing = _by_mapping(result.not_renamed())
+    def would_exceed(self, result: ScanResult) -> bool:
+        """Return whether a scan missed more files than may vanish, if its look-alikes count."""
+        missing, alike = _by_mapping(result.not_renamed(by_inode=True)), result.look_alikes
         if any(self._is_large_share(at, count + missing[at], result) for at, count in alike.items()):
             return True
         return self._is_too_many(alike.total() + result.missing_count, self._ledger.versions.size())

@@ -20,11 +20,13 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import structlog
+from pydantic import TypeAdapter, ValidationError
 
+from assetsync.config.document.fields import HexPath
 from assetsync.core.names import printable
 from assetsync.errors import LedgerError, RootElsewhere
 from assetsync.ledger.file.database import Database, is_held
-from assetsync.ledger.file.facts import LAYOUT, LAYOUT_LISTED, ROOT, SERVICE, SITE
+from assetsync.ledger.file.facts import SITE
 from assetsync.ledger.file.ledger_files import SUFFIX, real
 from assetsync.ledger.ledger import Ledger
 from assetsync.model import Clock
@@ -92,10 +94,10 @@ class Claim:
     copies of the ledger share, and `path` is the path of the ledger that the claim was made for.
     """
 
-    root: bytes
+    root: HexPath
     service: str
-    folders: Mapping[bytes, str]
-    places: Mapping[bytes, tuple[bytes, int, int]] = field(default_factory=dict)
+    folders: Mapping[HexPath, str]
+    places: Mapping[HexPath, tuple[HexPath, int, int]] = field(default_factory=dict)
     ledger: str = ""
     path: str = ""
     state: ClaimState = ClaimState.ACTIVE
@@ -107,22 +109,15 @@ class Claim:
 
     def text(self) -> str:
         """Return the claim in the form stored in the fact."""
-        return json.dumps(
-            {
-                "root": self.root.hex(),
-                "service": self.service,
-                "folders": {path.hex(): folder for path, folder in self.folders.items()},
-                "places": {path.hex(): [place.hex(), *node] for path, (place, *node) in self.places.items()},
-                "ledger": self.ledger,
-                "path": self.path,
-                "state": self.state,
-            }
-        )
+        return json.dumps(_CLAIMS.dump_python(self, mode="json"))
 
     def located(self) -> dict[bytes, str]:
         """Return the destination of each mapped folder, by its location on disk."""
         known = {path: place for path, (place, *_node) in self.places.items()}
         return {known.get(path) or _real(self.root, path): folder for path, folder in self.folders.items()}
+
+
+_CLAIMS = TypeAdapter(Claim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,20 +257,8 @@ def _real(root: bytes, path: bytes) -> bytes:
 def read_claim(text: str | None) -> Claim | None:
     """Return the claim that `Claim.text` wrote; None for no text or an invalid one."""
     try:
-        fields = json.loads(text or "")
-        return Claim(
-            bytes.fromhex(fields["root"]),
-            str(fields["service"]),
-            {bytes.fromhex(path): str(folder) for path, folder in fields["folders"].items()},
-            {
-                bytes.fromhex(path): (bytes.fromhex(place), int(device), int(inode))
-                for path, (place, device, inode) in fields["places"].items()
-            },
-            str(fields["ledger"]),
-            str(fields["path"]),
-            ClaimState(fields["state"]),
-        )
-    except (ValueError, TypeError, KeyError, AttributeError):
+        return _CLAIMS.validate_json(text or "")
+    except ValidationError:
         return None
 
 
@@ -290,8 +273,8 @@ def agreed_ledgers(text: str | None) -> tuple[str, ...]:
 def neighbours(ledger: Path) -> Iterator[Neighbour]:
     """Yield the other ledgers in the folder of this ledger, by name; this ledger need not exist.
 
-    Ledgers without a claim are left out, and so are ledgers of an earlier release that no process holds. If the
-    ledger's path is a link, the ledgers beside the link and those beside its target are included.
+    Ledgers without a claim are left out. If the ledger's path is a link, the ledgers beside the link and those beside
+    its target are included.
     """
     own = real(ledger)
     numbers = (number for folder in (ledger.parent, own.parent) for number in sorted(folder.glob(f"*{SUFFIX}")))
@@ -309,29 +292,13 @@ def _look(ledger: Path) -> Neighbour | None:
         store = Database(ledger, read_only=True)
         try:
             site, agreed = store.fact(SITE) or "", agreed_ledgers(store.fact(AGREED))
-            claim = read_claim(store.fact(CLAIM)) or _earlier(store)
+            claim = read_claim(store.fact(CLAIM))
         finally:
             store.close()
         held = is_held(ledger)
     except (LedgerError, OSError):
         return Neighbour(ledger, "", None)
-    if claim is None or not (claim.ledger or held):
-        return None
-    return Neighbour(ledger, site, claim, held, agreed)
-
-
-def _earlier(store: Database) -> Claim | None:
-    """Return the claim of a site whose release wrote none, derived from its other facts."""
-    root, service = store.fact(ROOT), store.fact(SERVICE)
-    # Older releases wrote only LAYOUT.
-    layout = store.fact(LAYOUT_LISTED) or store.fact(LAYOUT)
-    if root is None or service is None or layout is None:
-        return None
-    try:
-        folders = {bytes.fromhex(path): str(folder) for path, folder in json.loads(layout).items()}
-    except (ValueError, AttributeError):
-        return None
-    return Claim(os.fsencode(root), service, folders)
+    return None if claim is None else Neighbour(ledger, site, claim, held, agreed)
 
 
 def duplicates_of(claim: Claim, others: Iterable[Neighbour]) -> Iterator[Neighbour]:

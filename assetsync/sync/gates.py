@@ -5,7 +5,7 @@ counted doubts meet. A file's own reasons are left to `sync.upload.decide`, a br
 """
 
 import threading
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -37,55 +37,18 @@ from assetsync.sync.lookup_gates import HealthCheck, trouble_of
 
 log = structlog.get_logger(__name__)
 
-_FILES_A_COUNT = 32
-_COUNT_AGAIN = 0.25
-_SLOT = 30.0
+_READ_AGAIN = 30.0
 _SHORTAGE = 5.0
 """Seconds without an upload after the process lacked something: the uploads under way free theirs."""
 
 _RESUMES = "tried again at least every minute, and sending resumes by itself"
 
 
-class AcceptedUploads:
-    """The uploads that each folder accepted lately, by any process; shared by all threads."""
-
-    def __init__(self, doubts: Doubts, clock: Clock) -> None:
-        """Start with nothing read; the first `within` reads from the ledger what earlier processes sent."""
-        self._doubts = doubts
-        self._clock = clock
-        self._lock = threading.Lock()
-        # By slot of half a minute on the steady clock.
-        self._slots: defaultdict[int, Counter[str]] = defaultdict(Counter)
-        self._reaches = 0.0
-
-    def add(self, destfolderid: str) -> None:
-        """Count an upload that was accepted now; does not block."""
-        with self._lock:
-            self._slots[int(self._clock.steady() // _SLOT)][destfolderid] += 1
-
-    def within(self, seconds: float) -> Counter[str]:
-        """Return the number of accepted uploads of each folder, to about half a minute."""
-        if seconds > self._reaches:
-            read = self._read(seconds)
-            with self._lock:
-                self._slots, self._reaches = read, seconds
-        steady = self._clock.steady()
-        oldest, first = (int((steady - each) // _SLOT) for each in (self._reaches, seconds))
-        with self._lock:
-            for slot in [slot for slot in self._slots if slot < oldest]:
-                del self._slots[slot]
-            return sum((each for slot, each in self._slots.items() if slot >= first), Counter())
-
-    def _read(self, seconds: float) -> defaultdict[int, Counter[str]]:
-        now, steady = self._clock.now(), self._clock.steady()
-        slots: defaultdict[int, Counter[str]] = defaultdict(Counter)
-        for folder, at in self._doubts.accepted_since(now - seconds):
-            slots[int((steady - max(0.0, now - at)) // _SLOT)][folder] += 1
-        return slots
-
-
 class DoubtCount:
-    """The limits of doubts, counted from the ledger: after some files, each new doubt, and while a folder is held."""
+    """The limits of doubts, counted from the ledger before each file and after each new doubt.
+
+    Accepted uploads of any process are read every half minute. What this process adds until then is counted here.
+    """
 
     def __init__(self, config: SiteConfig, doubts: Doubts, clock: Clock) -> None:
         """Start with the uploads of earlier processes."""
@@ -94,12 +57,11 @@ class DoubtCount:
         self._folders = {folder.destfolderid for folder in config.folders}
         self._workers = config.upload.workers
         self._times = config.upload.doubt_grace, config.service.read_timeout
-        self._lock = threading.Lock()
-        self.accepted = AcceptedUploads(doubts, clock)
+        self._lock, self._adding = threading.Lock(), threading.Lock()
         self.limits = DoubtLimits(0)
-        # Number of files that may be taken before the next count, and when it is due at the latest.
-        self._uncounted = 0
-        self._count_at = float("inf")
+        self._read: Counter[str] = Counter()
+        self._read_as = (0.0, float("-inf"))
+        self._added: Counter[str] = Counter()
 
     def anew(self) -> DoubtLimits:
         """Count the doubts and the accepted uploads; return the limits, which are used from now on."""
@@ -107,23 +69,27 @@ class DoubtCount:
             found = self._doubts.by_folder()
             graces = [self._needed(each.took, answered=each.answered) for each in found.values()]
             window = accepted_within(max(graces, default=0.0))
-            accepted, began = self.accepted.within(window), self._clock.now() - window
+            accepted, began = self.accepted_within(window), self._clock.now() - window
             counts = {folder: each.doubts for folder, each in found.items()}
             failing = {folder for folder, each in found.items() if each.newest_at > began}
             self.limits = DoubtLimits.of(counts, accepted, self._folders, failing=failing, workers=self._workers)
-            self._uncounted = _FILES_A_COUNT
-            self._count_at = self._clock.steady() + _COUNT_AGAIN if self.limits.held_for_waiting else float("inf")
             return self.limits
 
-    def is_due(self) -> None:
-        """Count again before the next file."""
-        self._uncounted = 0
+    def add_accepted(self, destfolderid: str) -> None:
+        """Count an upload that was accepted now; does not block."""
+        with self._adding:
+            self._added[destfolderid] += 1
 
-    def for_one_more(self) -> DoubtLimits:
-        """Return the limits for one more file, by a count that may be up to 32 files old."""
-        self._uncounted -= 1
-        is_old = self._uncounted < 0 or self._clock.steady() >= self._count_at
-        return self.anew() if is_old else self.limits
+    def accepted_within(self, seconds: float) -> Counter[str]:
+        """Return the number of accepted uploads of each folder, to about half a minute."""
+        steady = self._clock.steady()
+        if self._read_as[0] != seconds or steady - self._read_as[1] >= _READ_AGAIN:
+            with self._adding:
+                self._added.clear()
+            self._read = self._doubts.accepted_since(self._clock.now() - seconds)
+            self._read_as = seconds, steady
+        with self._adding:
+            return self._read + self._added
 
     def decided_at(self) -> float | None:
         """Return when the first open doubt can be decided, in seconds since the epoch.
@@ -264,13 +230,10 @@ class Gates:
         with self._lock:
             self._lost_in = frozenset()
             self._folders.pop(destfolderid, None)
-        self.doubts.accepted.add(destfolderid)
-        if destfolderid not in self.doubts.limits.accepting:
-            self.doubts.is_due()
+        self.doubts.add_accepted(destfolderid)
 
     def doubted(self) -> None:
-        """Count after a new doubt; if the ledger cannot be read now, count before the next file is taken."""
-        self.doubts.is_due()
+        """Count after a new doubt; if the ledger cannot be read now, the next file that is taken is counted for."""
         with suppress(LedgerError):
             self.doubts.anew()
 

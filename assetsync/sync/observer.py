@@ -165,9 +165,16 @@ def names_of(ledger: Ledger, row: FileRow, longest: int = LONGEST_NAME) -> set[s
 def of_ids(assets: Iterable[Asset], ids: Collection[str]) -> dict[str, Asset]:
     """Return the assets that have one of the ids, by id, without columns: none is needed to compare them.
 
-    Aliases are left out: they have the id of an asset that lies in another folder.
+    Stop reading, and asking for pages, once all are shown. Aliases are left out: they have the id of an asset that lies
+    in another folder.
     """
-    return {asset.id: asset.bare() for asset in assets if asset.id in ids and not asset.is_alias}
+    found: dict[str, Asset] = {}
+    for asset in assets if ids else ():
+        if asset.id in ids and not asset.is_alias:
+            found[asset.id] = asset.bare()
+            if len(found) == len(ids):
+                break
+    return found
 
 
 def is_broad(name: str) -> bool:
@@ -269,10 +276,6 @@ class Observer:
                 return folder
         return None
 
-    def shows_one(self, known: Sequence[KnownAsset]) -> bool:
-        """Return whether the service shows one of these assets in any folder, as `folder_of_one` does."""
-        return self.folder_of_one(known) is not None
-
     def expect_one(
         self, known: Sequence[KnownAsset], where: str, *, hint: str, patience: float | None = None
     ) -> str | None:
@@ -303,10 +306,10 @@ class Observer:
         control_samples = self.ledger.control_samples
         samples = control_samples.sent_after(max(since), _LOOKED_AT)
         samples = samples or control_samples.sent_after(min(since), _LOOKED_AT, newest=True)
-        for sample in [each for each in samples if not is_broad(each.asset.sent_name or "")][:_SAMPLES]:
+        for attempt, asset in [each for each in samples if not is_broad(each[1].sent_name or "")][:_SAMPLES]:
             try:
-                if self.shows_one([sample.asset]):
-                    return sample.attempt_id
+                if self.folder_of_one([asset]) is not None:
+                    return attempt
             except ServiceError as error:
                 log.debug("the control sample cannot be looked for", detail=str(error))
                 if not isinstance(error, BadAnswer | ServiceRefused):

@@ -3,7 +3,6 @@
 When a scan is due is left to `reconcile` and the daemon, and what its findings mean to `sync.intake.intake`.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import structlog
 from assetsync.core.mapping import Plan
 from assetsync.core.metadata import SUFFIX
 from assetsync.core.names import printable
-from assetsync.errors import OutOfResources, ReadStopped, RootElsewhere, RootMissing
+from assetsync.errors import OutOfResources, RootElsewhere, RootMissing
 from assetsync.ledger.file.facts import LOOK_ALIKES
 from assetsync.ledger.runs import LastScan
 from assetsync.model import Seen
@@ -107,7 +106,6 @@ class Rescan:
         finally:
             self.runtime_state.end_scan(finished=report.finished)
         self._match_renames(result)
-        self._read_alike(result)
         self.brakes.check_found(result)
         if report.finished:
             self._note_look_alikes(result)
@@ -130,33 +128,15 @@ class Rescan:
         all_queued = not (result.unsettled or self.intake.aside)
         result.matched = self.single_looks.renames.match(missing, result.arrived, all_queued=all_queued)
 
-    def _read_alike(self, result: ScanResult) -> None:
-        """Read the new paths that only look like missing files, if too many files may have vanished without them."""
-        renamed, arrived = result.matched.renamed, result.arrived
-        pairs = [(one, renamed[one.path]) for one in result.missing if one.path in renamed]
-        alike = [(one, to) for one, to in pairs if to in arrived and arrived[to].inode != one.looks.inode]
-        counts = Counter(one.mapping for one, _to in alike if one.mapping is not None)
-        if not alike or not result.report.finished or not self.brakes.would_exceed(result, counts):
-            return
-        log.warning("reading files that look like missing ones", files=len(alike), next="nothing is sent meanwhile")
-        self.brakes.may_be_pulled = True
-        try:
-            self.intake.prove_renames(result, alike)
-        except ReadStopped:
-            # The next scan misses the same files.
-            result.report.finished = False
-        finally:
-            self.brakes.may_be_pulled = False
-
     def _note_look_alikes(self, result: ScanResult) -> None:
         """Record whether more files are to be read again than may vanish, or that none is any more."""
         ledger, held = self.context.ledger, self.context.ledger.reports.fact(LOOK_ALIKES)
-        alike = Counter({at: count for at, count in result.look_alikes.items() if at not in self.root_identity.agreed})
-        if held is None and alike and self.brakes.would_exceed(result, alike):
+        alike = result.look_alikes.total()
+        if held is None and alike and self.brakes.would_exceed(result):
             fix = "none of them is sent before all are read"
-            log.warning("many files were replaced by others that look alike", files=alike.total(), next=fix)
+            log.warning("many files were replaced by others that look alike", files=alike, next=fix)
             ledger.set_fact(LOOK_ALIKES, "1")
-        elif held is not None and not result.look_alikes.total():
+        elif held is not None and not alike:
             ledger.set_fact(LOOK_ALIKES, None)
 
     def read_again(self) -> tuple[int, bool]:

@@ -2,22 +2,21 @@
 
 With another tree in its place (another `root`, or another disk mounted at a mapped folder), all known files would count
 as gone and all files of that tree would be sent. The tree of another site would do the same; that check is left to
-`sync.duplicate_sites`. Nothing of such a tree is read before a person agrees, apart from a few files that are compared.
-A missing root pulls a brake of its own.
+`sync.duplicate_sites`. Nothing of such a tree is read before a person agrees. Other files of the known names, sizes and
+times are left to `sync.intake` and `sync.brakes`. A missing root pulls a brake of its own.
 """
 
 from typing import NamedTuple
 
 from assetsync.core.mapping import Plan
 from assetsync.core.names import printable
-from assetsync.errors import FileChanged, FileUnreadable, NotRegular, ReadStopped, RootElsewhere, RootMissing
+from assetsync.errors import FileUnreadable, RootElsewhere, RootMissing
 from assetsync.ledger.file.facts import ROOT
 from assetsync.ledger.versions import Known
-from assetsync.model import FileStat, Mapping
+from assetsync.model import Mapping
 from assetsync.sync.brakes import BrakeControl
 from assetsync.sync.context import Context
 from assetsync.sync.duplicate_sites import DuplicateSites
-from assetsync.tree.body import digest
 from assetsync.tree.filesystem import file_system
 
 _KIND = "root"
@@ -26,9 +25,6 @@ _DISK = "disk:"
 _SAMPLE = 100
 _FEW = 3
 _COARSE = 2 * 10**9
-_COMPARED = 5
-_MOST_READ = 64 * 2**20
-"""The size of the largest file that is compared, in bytes."""
 
 
 class _Problem(NamedTuple):
@@ -47,13 +43,7 @@ class RootIdentity:
         self._ledger = context.ledger
         self._tree = context.tree
         self._plan = plan
-        self._context = context
         self._brake_control = BrakeControl(context.ledger, context.clock)
-        self._agreed: set[str] = set()
-        self.agreed: set[int] = set()
-        """The positions of the mappings whose files a person agreed to be replaced by others that look alike."""
-        # By large mapping: the rows whose files are looked at before each scan. A new sample reads all its rows.
-        self._samples: dict[int, list[Known]] = {}
         self.elsewhere = False
         """Whether `check` found another tree than the ledger's. Nothing of such a tree may be read."""
 
@@ -82,9 +72,8 @@ class RootIdentity:
         for name, value in {ROOT: self._here(), **disks}.items():
             if value is not None and value != self._ledger.reports.fact(name):
                 self._ledger.set_fact(name, value)
-        # The ledger now records what a person agreed to, so the release is no longer needed. Other content is recorded
-        # only when the files are queued.
-        self._brake_control.withdraw_others(_KIND, self._agreed)
+        # The ledger now records what a person agreed to, so the release is no longer needed.
+        self._brake_control.withdraw_others(_KIND, ())
         self._brake_control.lift_others(_KIND, (_MISSING,), "the root holds the known files again")
         self._duplicate_sites.check()
 
@@ -116,10 +105,8 @@ class RootIdentity:
             return _Problem(here, detail, is_another_root=True)
         all_of_them = enumerate(self._plan.mappings.all)
         found = [(mapping, disk) for at, mapping in all_of_them if (disk := self._another_disk(at, mapping))]
-        if not found:
-            return self._other_content()
         subject = ", ".join(f"{printable(mapping.path) or 'the root'} on {disk}" for mapping, disk in found)
-        if self._brake_control.allowed(_KIND, subject, 1):
+        if not found or self._brake_control.allowed(_KIND, subject, 1):
             return None
         shown = ", ".join(printable(mapping.path) or "the root" for mapping, _disk in found)
         detail = (
@@ -153,70 +140,8 @@ class RootIdentity:
             found = self._tree.lstat(row.path)
         except (FileUnreadable, RootMissing):
             return True
-        return found is not None and _is_alike(row, found)
-
-    def _other_content(self) -> _Problem | None:
-        """Return the problem of the first mapped folder whose files look like the known ones and have other content."""
-        self._agreed, self.agreed = set(), set()
-        for position, mapping in enumerate(self._plan.mappings.all):
-            different = self._compare(position, mapping)
-            if different is None:
-                continue
-            shown = printable(mapping.path) or "the root"
-            subject = f"{shown} with other content on {self._file_system(mapping)}"
-            if self._brake_control.allowed(_KIND, subject, 1):
-                self._agreed.add(subject)
-                self.agreed.add(position)
-                continue
-            detail = (
-                f"the files at {shown} have the names, sizes and times of those uploaded from there, and other content"
-                f" ({different}): uploads stay stopped until you confirm that they replace the others; if they do not,"
-                " mount the right disk"
-            )
-            return _Problem(subject, detail)
-        return None
-
-    def _compare(self, position: int, mapping: Mapping) -> str | None:
-        """Return which files have other content, if half of the compared ones do; None if nothing is wrong or known.
-
-        A few files are compared if most known ones have another inode, or if the folder is on another disk.
-        """
-        sample = self._samples.pop(position, None) or self._sample(position, mapping)
-        alike = [(row, found) for row in sample if (found := self._found(row)) is not None]
-        others = sum(row.inode != found.inode for row, found in alike)
-        disk, here = self._ledger.reports.fact(_disk_of(mapping)), self._file_system(mapping)
-        is_another_disk = None not in (disk, here) and disk != here
-        if len(alike) < _FEW or not (others * 2 > len(alike) or is_another_disk):
-            if len(alike) * 2 > _SAMPLE:
-                self._samples[position] = sample
-            return None
-        compared, different = 0, []
-        for row, found in sorted(alike, key=lambda each: each[0].size):
-            current = self._ledger.versions.current_of(row.path)
-            if compared == _COMPARED or row.size > _MOST_READ:
-                break
-            if current is None or current.md5 is None or current.stat[:2] != (row.size, row.mtime_ns):
-                continue
-            try:
-                with self._tree.open(row.path) as file:
-                    content = digest(file, found, stop=self._context.must_stop)
-            except ReadStopped:
-                return None
-            except (FileChanged, FileUnreadable, NotRegular, RootMissing):
-                continue
-            compared += 1
-            different += [row.path] * (content != current.md5)
-        if not different or len(different) * 2 < compared:
-            return None
-        return f"{len(different)} of {compared} compared, first {printable(different[0])}"
-
-    def _found(self, row: Known) -> FileStat | None:
-        """Return the file of a row, if its size and time are those of the row; None if not, or if it is unreadable."""
-        try:
-            found = self._tree.lstat(row.path)
-        except (FileUnreadable, RootMissing):
-            return None
-        return found if found is not None and _is_alike(row, found) else None
+        # A copy on another kind of file system may have coarser times.
+        return found is not None and found.size == row.size and abs(found.mtime_ns - row.mtime_ns) <= _COARSE
 
     def _file_system(self, mapping: Mapping) -> str | None:
         """Return the file system of a mapped folder, None if the folder is empty or cannot be read.
@@ -231,11 +156,6 @@ class RootIdentity:
 
     def _here(self) -> str:
         return self._tree.root.decode("utf-8", "backslashreplace")
-
-
-def _is_alike(row: Known, found: FileStat) -> bool:
-    # A copy on another kind of file system may have coarser times.
-    return found.size == row.size and abs(found.mtime_ns - row.mtime_ns) <= _COARSE
 
 
 def _disk_of(mapping: Mapping) -> str:

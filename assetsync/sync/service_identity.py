@@ -163,26 +163,16 @@ class ServiceIdentity:
         raise ServiceElsewhere(detail)
 
     def _shows_one_of(self, samples: Sequence[KnownAsset]) -> bool:
-        unnamed: ServiceError | None = None
         observer = Observer(self.everywhere, self._ledger, self._clock.now)
+        # People may have renamed all of them. The index still knows them, unless it was not moved with the service.
         try:
-            if observer.shows_one(samples):
+            if observer.ids([sample.assetid for sample in samples]):
                 return True
         except KeyRefused:
             raise
         except ServiceError as error:
-            # A name that is not ASCII makes a broad search, whose answer may be too large.
-            unnamed = error
-        # People may have renamed all of them. The index still knows them, unless it was not moved with the service.
-        try:
-            return bool(observer.ids([sample.assetid for sample in samples]))
-        except KeyRefused:
-            raise
-        except ServiceError as error:
-            if unnamed is not None:
-                raise
             log.warning("the index of the service cannot be searched", detail=str(error), next="again in a minute")
-            return False
+        return observer.folder_of_one(samples) is not None
 
     def _accept_address(self) -> None:
         if self._ledger.reports.fact(SERVICE) != self._address:

@@ -31,10 +31,10 @@ def test_other_content_is_not_uploaded(mirrored):
     replace_folder(mirrored, content=b"them ")
     found = mirrored.run("reconcile")
     assert found.code == 1
-    assert "the files at photos have the names, sizes and times of those uploaded from there, and other" in found.out
+    assert "10 of 10 files of the mapped folder photos are gone" in found.out
     assert len(mirrored.sandbox.assets()) == 10
     (brake,) = mirrored.run("status", "--json").only["brakes"]
-    assert brake["kind"] == "root"
+    assert brake["kind"] == "vanished"
     assert mirrored.run("resume").code == 0
     assert mirrored.run("reconcile").code == 0
     assert len(mirrored.sandbox.assets()) == 20

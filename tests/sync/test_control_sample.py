@@ -125,7 +125,7 @@ def test_taken_over_asset_is_no_newer_sample(make_world):
         world.live(60)
     old, copy = world.row("old").assetid, world.row("copy").assetid
     newer = world.ledger.control_samples.sent_after(before, 9)
-    assert [sample.asset.assetid for sample in newer] == [copy]
+    assert [asset.assetid for _attempt, asset in newer] == [copy]
     (world.root / "old").unlink()
     world.scan()
     del world.service.assets[copy]

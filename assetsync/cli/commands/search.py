@@ -152,7 +152,7 @@ def command(
         return
     with open_service(config) as service:
         if wire is not None and as_it_comes:
-            _write_as_it_comes(service.search_raw(request, wire, callback or "cb").body)
+            _write_as_it_comes(service.search_raw(request, wire, callback or "cb"))
             return
         columns: list[str] = []
 

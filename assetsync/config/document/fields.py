@@ -10,7 +10,7 @@ parsers read some texts as such.
 import re
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema, model_validator
 
 from assetsync.errors import Unusable
 
@@ -31,6 +31,14 @@ class Section(BaseModel):
             return value
         never_none = {name for name, field in cls.model_fields.items() if type(None) not in get_args(field.annotation)}
         return {name: given for name, given in value.items() if given is not None or name not in never_none}
+
+
+def _from_hex(value: object) -> object:
+    return bytes.fromhex(value) if isinstance(value, str) else value
+
+
+HexPath = Annotated[bytes, BeforeValidator(_from_hex), PlainSerializer(bytes.hex)]
+"""A path in JSON: the hex of its bytes."""
 
 
 def one_text(value: object) -> object:

@@ -13,7 +13,7 @@ import structlog
 from assetsync.core.doubt import Candidate, Doubt, is_damaged, is_equal, is_undecided
 from assetsync.core.names import PossibleNames, ShownNames, is_exactly, is_others, is_shown_as, may_be, printable
 from assetsync.errors import BadAnswer, TreeError
-from assetsync.ledger.doubts import COMES_LATE, CompetingAttempt, MayHaveStored, OpenDoubt
+from assetsync.ledger.doubts import COMES_LATE, CompetingAttempt, OpenDoubt
 from assetsync.ledger.rows import AttemptRow
 from assetsync.model import Asset, SentExtent
 from assetsync.service.multipart import closing
@@ -377,13 +377,13 @@ def _is_wanted(one: Looking, asset: Asset) -> bool:
     return one.renames and (not asset.processed or asset.size == one.facts.size)
 
 
-def may_be_file(by: MayHaveStored, asset: Asset) -> bool:
+def may_be_file(by: CompetingAttempt, asset: Asset) -> bool:
     """Return whether an asset may be the whole file of an upload: by its MD5, or else by its size and its name."""
     is_same = by.md5 is not None and by.md5 == asset.md5
     return is_same or (_may_be_whole(by, asset) and may_be(by.sent_name, asset.filename))
 
 
-def _may_be_whole(by: MayHaveStored, asset: Asset) -> bool:
+def _may_be_whole(by: CompetingAttempt, asset: Asset) -> bool:
     """Return whether an asset may be the whole file of an upload."""
     both = by.md5 is not None and asset.md5 is not None
     return by.md5 == asset.md5 if both else by.size == asset.size

@@ -90,8 +90,8 @@ class Resolver:
         self._answers = 0
         self._before = context.ledger.doubts.newest_attempt()
 
-    def step(self) -> int:
-        """Look up every due doubt, and return how many got an answer.
+    def step(self) -> None:
+        """Look up every due doubt.
 
         Raise ServiceError if no look-up of the round was answered and the service answers for no other folder either.
         """
@@ -108,7 +108,7 @@ class Resolver:
         self._round, self._sample = due, None
         self._everywhere.begin()
         folders = [(folder, list(group)) for folder, group in groupby(due, key=lambda d: d.attempt.destfolderid)]
-        done, failed, before = 0, False, self._answers
+        failed, before = False, self._answers
         # Folders that failed come last.
         for destfolderid, doubts in sorted(folders, key=lambda each: self._lookup_gates.count(each[0])):
             if failed and self._lookup_gates.keeps_failing(destfolderid):
@@ -117,7 +117,6 @@ class Resolver:
             answers = self._answers
             looking, failure = self._folder(destfolderid, doubts)
             unanswered = [one.doubt for one in looking if not one.is_answered]
-            done += len(looking) - len(unanswered)
             if failure is None:
                 self._lookup_gates.answered(destfolderid)
                 continue
@@ -137,7 +136,6 @@ class Resolver:
                 detail=detail,
                 next=_LOOKED_UP_AGAIN,
             )
-        return done
 
     def _in_one_round(self, due: Sequence[OpenDoubt], now: float) -> list[OpenDoubt]:
         """Return the due doubts, and those due soon in the same folders: one listing serves all doubts of a folder.

@@ -6,7 +6,7 @@ looks changed stays verified, and is read again. `core.settled` decides what a l
 much has vanished.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -114,15 +114,23 @@ class ScanResult:
     matched: Matched = field(default_factory=lambda: Matched({}))
     vanished: int = 0
 
-    def not_renamed(self) -> list[Missing]:
+    def not_renamed(self, *, by_inode: bool = False) -> list[Missing]:
         """Return the missing files of all mappings that had an asset and were not renamed, up to `most_missing`.
 
-        Return none while some may have been renamed to paths that are not known yet.
+        With `by_inode`, only a new path with the inode of the missing file counts. Return none while some may have been
+        renamed to paths that are not known yet.
         """
         if self.matched.is_partial:
             return []
+        renamed, arrived = self.matched.renamed, self.arrived
+        if by_inode:
+            # A path that is not among those that arrived was found by its inode.
+            same = (one for one in self.missing if one.path in renamed)
+            renamed = {
+                one.path: to for one in same if arrived.get(to := renamed[one.path], one.looks).inode == one.looks.inode
+            }
         counted = (one for one in self.missing if one.mapping is not None and one.had_asset)
-        return [*(one for one in counted if one.path not in self.matched.renamed), *self.replaced]
+        return [*(one for one in counted if one.path not in renamed), *self.replaced]
 
     @property
     def missing_count(self) -> int:
@@ -194,8 +202,6 @@ class Intake:
         # The ids of the versions whose files are read again, and of those whose files turned out to be as before.
         self._touched: list[int] = []
         self._as_before: list[tuple[int, bytes, FileStat]] = []
-        # The digests of files that look like missing ones: a brake makes the next scan ask again.
-        self._contents: dict[bytes, tuple[Looks, str | None]] = {}
         # In a dry run: called with each file that a run would queue.
         self._planned: Callable[[Planned], None] | None = None
         self.new_versions = 0
@@ -466,30 +472,7 @@ class Intake:
         self._flush()
         return read
 
-    def prove_renames(self, result: ScanResult, alike: Sequence[tuple[Missing, bytes]]) -> None:
-        """Let only those new paths excuse a missing file that have its content. Raise ReadStopped.
-
-        `alike` holds missing files with new paths of their sizes and times, and other inodes.
-        """
-        known, self._contents = self._contents, {}
-        paths: defaultdict[str, list[bytes]] = defaultdict(list)
-        for _missing, path in alike:
-            looks = result.arrived[path]
-            if known.get(path, (None,))[0] != looks:
-                try:
-                    known[path] = looks, self._content(path)[1]
-                except (FileUnreadable, RootMissing):
-                    known[path] = looks, None
-            self._contents[path] = known[path]
-            paths[known[path][1] or ""].append(path)
-        renamed = {path: to for path, to in result.matched.renamed.items() if to not in self._contents}
-        for missing, _path in alike:
-            row = self._ledger.versions.current_of(missing.path)
-            if row is not None and row.md5 is not None and paths[row.md5]:
-                renamed[missing.path] = paths[row.md5].pop()
-        result.matched = result.matched._replace(renamed=renamed)
-
-    def _content(self, path: bytes, settle: float = 0.0) -> tuple[FileStat | None, str | None]:
+    def _content(self, path: bytes, settle: float) -> tuple[FileStat | None, str | None]:
         """Return a file that has rested for `settle` seconds, and its MD5; None without one, or if it cannot be read.
 
         Raise ReadStopped, FileUnreadable and RootMissing.

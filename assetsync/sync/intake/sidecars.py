@@ -483,7 +483,10 @@ class SidecarDiff:
 
 
 def look_at_sidecar(context: Context, cache: SidecarCache, path: bytes) -> int:
-    """Look at one sidecar that was reported or read; return how many files became due because of it."""
+    """Look at one sidecar that was reported or read; return how many files became due because of it.
+
+    Only a scan decides that a known XMP file is gone: some programs move it away for a moment to write it.
+    """
     try:
         stat = context.tree.lstat(path)
     except (FileUnreadable, RootMissing) as error:
@@ -493,10 +496,11 @@ def look_at_sidecar(context: Context, cache: SidecarCache, path: bytes) -> int:
         # What was read may be out of date: callers must read again.
         cache.forget()
         return 0
-    now = context.clock.now()
+    now, known = context.clock.now(), context.ledger.versions.sidecar(path)
     # Two changes within one tick of the clock that stamps files look alike, so a young sidecar counts as changed.
     # Without a regular file there may be a link, or may have been one, which blocks its file as well.
-    if stat is not None and context.ledger.versions.sidecar(path) == stat and is_settled(stat, now, _TICK):
+    is_unchanged = stat is not None and known == stat and is_settled(stat, now, _TICK)
+    if is_unchanged or (stat is None and known is not None and is_xmp_name(path)):
         return 0
     cache.forget()
     return context.ledger.versions.sidecars_changed([SidecarChange(path, stat)], now)

@@ -7,17 +7,12 @@ instead. A report is never trusted: the look decides. Watching is left to `tree.
 import threading
 
 from assetsync.core.mapping import Plan
-from assetsync.core.metadata import is_xmp_name
-from assetsync.errors import RootMissing
 from assetsync.sync.context import Context
 from assetsync.sync.intake.intake import Intake
 from assetsync.sync.intake.sidecars import SidecarCache, look_at_sidecar
 
 _MOST = 100_000
 _AT_A_TIME = 500
-_SECOND_LOOK = 1.0
-"""Seconds after which an XMP file that is gone is looked at again."""
-_MOST_GONE = 10_000
 
 
 class WatchQueue:
@@ -75,8 +70,6 @@ class Looker:
         self._cache = cache
         self._watch_queue = watch_queue
         self._sidecar_seen = False
-        # XMP files that were gone at the last look, with the time of their second look (steady seconds).
-        self._gone: dict[bytes, float] = {}
 
     def step(self, patience: float) -> int:
         """Look at watched and due paths, waiting up to `patience` seconds; return how many files may be due now."""
@@ -84,30 +77,12 @@ class Looker:
         if due is not None:
             patience = min(patience, max(0.0, due - self._context.clock.steady()))
         queued = 0
-        patience = min(patience, _SECOND_LOOK) if self._gone else patience
         taken = self._watch_queue.take(patience)
-        for path in self._put_off_gone([path for path in taken if self._plan.is_sidecar(path)]):
+        for path in filter(self._plan.is_sidecar, taken):
             self._sidecar_seen = True
             queued += look_at_sidecar(self._context, self._cache, path)
         files = [path for path in taken if not self._plan.is_sidecar(path)]
         return queued + self._intake.look(*files) + self._intake.look_again(_AT_A_TIME)
-
-    def _put_off_gone(self, sidecars: list[bytes]) -> list[bytes]:
-        """Return the sidecars to look at now: those of second looks too, and no XMP file that has just gone.
-
-        Some programs move an XMP file away for a moment to write it.
-        """
-        steady, tree = self._context.clock.steady(), self._context.tree
-        due = [path for path, at in self._gone.items() if at <= steady]
-        for path in due:
-            del self._gone[path]
-        try:
-            just_gone = [path for path in sidecars if is_xmp_name(path) and tree.is_absent(path)]
-        except RootMissing:
-            just_gone = []
-        for path in just_gone[: _MOST_GONE - len(self._gone)]:
-            self._gone.setdefault(path, steady + _SECOND_LOOK)
-        return [*due, *(path for path in sidecars if path not in self._gone)]
 
     def take_saw_sidecar(self) -> bool:
         """Return whether a sidecar was looked at since the last call."""

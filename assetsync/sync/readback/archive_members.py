@@ -8,6 +8,7 @@ with the list of members at the end of the archive, and unpacks nothing.
 import io
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 
 import structlog
 
@@ -21,45 +22,9 @@ from assetsync.tree.safe_open import OpenFile
 
 log = structlog.get_logger(__name__)
 
+_USUAL = 128 * 1024
 _LIST_LIMIT = 16 * 1024 * 1024
-"""Largest read in bytes: the size of the list in an archive may be false."""
-
-
-class _Seekable(io.RawIOBase):
-    """An adapter from an open file to the interface of `zipfile`."""
-
-    def __init__(self, file: OpenFile) -> None:
-        self._file = file
-        self._at = 0
-
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def tell(self) -> int:
-        """Return the offset."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Set and return the offset; raises ValueError for an offset before the beginning."""
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.stat.size}[whence]
-        if start + offset < 0:
-            raise ValueError("an offset before the beginning")
-        self._at = start + offset
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        """Read at the offset; raises ValueError for more than `_LIST_LIMIT` bytes, and FileUnreadable."""
-        size = max(0, self._file.stat.size - self._at) if size < 0 else size
-        if size > _LIST_LIMIT:
-            raise ValueError("the list of members is too long")
-        piece = self._file.read(size, self._at)
-        self._at += len(piece)
-        return piece
+"""Bytes at the end of an archive that are read: enough for most lists of members, and at most."""
 
 
 def top_members(file: OpenFile) -> Iterator[tuple[str, int]]:
@@ -67,10 +32,13 @@ def top_members(file: OpenFile) -> Iterator[tuple[str, int]]:
 
     Yield nothing for a file that is not a readable archive. Raise FileUnreadable.
     """
-    try:
-        with zipfile.ZipFile(_Seekable(file)) as archive:
+    for most in (_USUAL, _LIST_LIMIT):
+        # The list is at the end of the archive.
+        end = io.BytesIO(file.read(most, max(0, file.stat.size - most)))
+        with suppress(zipfile.BadZipFile, NotImplementedError, ValueError, EOFError), zipfile.ZipFile(end) as archive:
             listed = archive.infolist()
-    except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError):
+            break
+    else:
         return
     for info in listed:
         if info.file_size and "/" not in info.filename:

@@ -18,7 +18,7 @@ import structlog
 from assetsync.core.read_back import NEVER_PROCESSED, Expected, Reading, compare
 from assetsync.core.states import Event
 from assetsync.ledger.audits import begin
-from assetsync.ledger.doubts import MayHaveStored
+from assetsync.ledger.doubts import CompetingAttempt
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.read_back import Change
 from assetsync.ledger.rows import GOES_ON, FileRow
@@ -83,7 +83,7 @@ class Auditor:
                 changes.append(Change(row, None, {"asset_folder": folder, "drift": "unread"}))
             if reading is Reading.DIFFERENT and row.state in (State.STORED, State.VERIFIED):
                 result.different += 1
-                changes.append(Change(row, Event.DIFFERENT, different(row, difference)))
+                changes.append(Change(row, Event.DIFFERENT, different(row, reading, difference)))
             else:
                 is_stuck = reading is Reading.NOT_YET and row.state is State.BLOCKED
                 result.never_processed += is_stuck and row.reason == NEVER_PROCESSED
@@ -97,7 +97,7 @@ class Auditor:
         self._sent_metadata.record()
         return strangers
 
-    def _explain(self, assets: list[Asset], uploads: list[MayHaveStored], result: AuditCounts) -> None:
+    def _explain(self, assets: list[Asset], uploads: list[CompetingAttempt], result: AuditCounts) -> None:
         """Record assets that no row owns; assets of old versions and explained assets keep their explanation."""
         if not assets:
             return

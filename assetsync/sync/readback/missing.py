@@ -111,7 +111,7 @@ class MissingAssets:
         observer.expect_one(others[-_FEW:], f"folder {result.folder}", hint="may the key's user see the folders?")
         # The newest assets alone may have been sent after the service was emptied.
         oldest = others[: len(others) // 2][:_FEW]
-        is_plausible = observer.shows_one(oldest) if oldest else bool(others) or not self._resend
+        is_plausible = observer.folder_of_one(oldest) is not None if oldest else bool(others) or not self._resend
         # Without a control sample, pull the brake before anything is sent again.
         return is_plausible or self._allow_or_brake(lost, lost, result)
 
@@ -191,7 +191,7 @@ class _Case:
                 changes.append(Change(row, None, columns))
                 continue
             self._result.different += 1
-            changes.append(Change(row, Event.DIFFERENT, columns | different(row, difference)))
+            changes.append(Change(row, Event.DIFFERENT, columns | different(row, reading, difference)))
         self._ledger.audits.met([asset.id for _, asset in found], self._audit.at)
         self._ledger.read_back.apply_all(changes, self._clock.now())
 
@@ -209,11 +209,15 @@ class _Case:
         return Change(row, Event.MISSING, {"reason": "missing", "detail": detail})
 
 
-def different(row: FileRow, difference: str) -> dict[str, Any]:
-    """Return the columns for a file whose asset no longer equals it, and log an error."""
-    detail = f"the asset {row.assetid} is no longer this file: {difference}; look at it in the service"
-    if row.verified_at is not None:
+def different(row: FileRow, reading: Reading, difference: str) -> dict[str, Any]:
+    """Return the columns for a file whose asset is not the file, or is in another folder, and log an error."""
+    if reading is Reading.DIFFERENT and row.verified_at is not None:
         detail = new_version(row.assetid, difference)
+    else:
+        then = "`assetsync retry PATH`, with --send-again for a new upload"
+        if reading is Reading.MOVED:
+            then = "move it there, or let it lie, and `assetsync retry PATH`"
+        detail = f"the asset {row.assetid} is not this file: {difference}; look at it in the service, then {then}"
     log.error("blocked", path=printable(row.path), assetid=row.assetid, detail=detail)
     return {"reason": "different", "detail": detail}
 

@@ -11,7 +11,6 @@ The comparison of texts is left to `core.sent_texts`, the report to `ledger.meta
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import structlog
 
@@ -25,7 +24,6 @@ from assetsync.core.sent_texts import (
     IN_SIDECARS,
     NOT_COMPARED,
     UNKNOWN,
-    SentTexts,
     Texts,
     differences,
     digests,
@@ -39,6 +37,9 @@ from assetsync.sync.intake.sidecars import FileMetadata, Sidecars
 
 log = structlog.get_logger(__name__)
 
+_NO_ATTEMPT = 0
+"""The attempt of an adopted asset, for which nothing was sent: it is compared with the sidecars."""
+
 _WRITTEN_LATE = ("aud", "vid")
 """Kinds of assets whose metadata some releases write only after size and MD5, and after the move to their storage."""
 
@@ -48,14 +49,6 @@ _WRITTEN_BY = 600.0
 _THEREFORE = "the service does not hold the metadata that was sent ({}): set it there by hand"
 _NONE_LEFT = f"{_THEREFORE}; the service drops all of it if the key's user may only read the folder"
 _ADOPTED = "the metadata of its adopted asset differs from the sidecars ({}): set it in the service by hand"
-
-
-class _Adopted(NamedTuple):
-    """An adopted file, and the digests of its metadata now."""
-
-    row: FileRow
-    digest: str
-    sent: SentTexts
 
 
 class SentMetadata:
@@ -79,7 +72,7 @@ class SentMetadata:
         self._sidecars = sidecars
         # By asset: the uploads that are to be compared, and the differences found since the last record.
         self._pending: dict[str, SentUpload] = {}
-        self._adopted: dict[str, _Adopted] = {}
+        self._adopted: dict[str, SentUpload] = {}
         self._found: dict[str, list[str]] = {}
 
     def expect(self, rows: Sequence[FileRow]) -> Collection[str]:
@@ -140,7 +133,7 @@ class SentMetadata:
             if parts:
                 log.info("metadata not kept", path=printable(upload.row.path), assetid=upload.row.assetid, detail=parts)
 
-    def _adopted_by(self, row: FileRow) -> _Adopted | None:
+    def _adopted_by(self, row: FileRow) -> SentUpload | None:
         """Return an adopted file that is to be compared; None if it has no texts, or was read back before.
 
         Sidecars that cannot be read are reported as drift.
@@ -153,7 +146,7 @@ class SentMetadata:
         now = self._metadata_of(row)
         if now is None or (sent := digests(now.texts)) == NOT_COMPARED:
             return None
-        return _Adopted(row, now.digest, sent)
+        return SentUpload(row, _NO_ATTEMPT, now.digest, sent)
 
     def _may_be_written(self, upload: SentUpload, asset: Asset) -> bool:
         """Return whether the service may still write the metadata: then the next look-up, or an audit, compares it."""
@@ -161,7 +154,7 @@ class SentMetadata:
         is_late = (upload.row.filetype or asset.kind) in _WRITTEN_LATE
         return is_new and is_late and not any(_text(asset, name) for name in Texts._fields)
 
-    def _compare(self, upload: SentUpload | _Adopted, asset: Asset, others: Texts) -> list[str]:
+    def _compare(self, upload: SentUpload, asset: Asset, others: Texts) -> list[str]:
         shown = Texts(*(_text(asset, name) for name in Texts._fields))
         parts = differences(upload.sent, shown, UNKNOWN, others)
         if parts:
@@ -169,13 +162,13 @@ class SentMetadata:
             parts = self._described(upload, shown, others)
         return parts
 
-    def _described(self, upload: SentUpload | _Adopted, shown: Texts, others: Texts) -> list[str]:
+    def _described(self, upload: SentUpload, shown: Texts, others: Texts) -> list[str]:
         """Return the differences, described by the texts that were sent if the sidecars still give them."""
         sent = self._sent(upload.row, upload.digest)
         kind = upload.row.filetype or ""
         stored = self._metadata_of(upload.row, kind) if kind in KINDS else None
         is_misnamed = sent is not None and stored is not None and sent.fields != stored.fields
-        if is_misnamed and isinstance(upload, SentUpload):
+        if is_misnamed and upload.attempt_id != _NO_ATTEMPT:
             # Under the field names of another kind the texts were not stored. This is reported as drift already.
             return []
         return differences(upload.sent, shown, UNKNOWN if sent is None else sent.texts, others)

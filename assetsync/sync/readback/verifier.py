@@ -6,7 +6,7 @@ stored at all. The comparison is left to `core.read_back`, the request for index
 share of the time to `sync.readback.budget`.
 """
 
-from collections.abc import Callable, Collection, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,6 @@ from assetsync.core.read_back import (
     Unprocessed,
     compare,
     gathered,
-    new_version,
     next_look,
 )
 from assetsync.core.states import Event
@@ -39,6 +38,7 @@ from assetsync.sync.context import Context
 from assetsync.sync.lookup_gates import HealthCheck, LookupGates
 from assetsync.sync.observer import InTurn, names_of, of_ids
 from assetsync.sync.readback.auditor import ask_for_audit
+from assetsync.sync.readback.missing import different
 from assetsync.sync.readback.sent_metadata import SentMetadata
 from assetsync.text import moment
 
@@ -294,7 +294,7 @@ class Verifier:
             self._shown |= self._ledger.assets.shown(more)
             self._sent_metadata.expect(more)
             listing = self._observer.folder(folder)
-            found.update(_until_all(self._sent_metadata.look(listing.all()), ids - set(found)))
+            found.update(of_ids(self._sent_metadata.look(listing.all()), ids - set(found)))
             self._lookup_gates.answered(folder)
             if more:
                 self._listed[folder] = {}
@@ -312,12 +312,6 @@ class Verifier:
                 self._meter.doubted()
                 bound.warning("in doubt", path=printable(row.path), assetid=row.assetid, detail=columns["detail"])
 
-    def _may_decide(self, row: FileRow) -> bool:
-        """Return whether a row is put in doubt, and may be sent again, if this look-up does not show its asset."""
-        shown = self._shown_of(row)
-        waited = self._clock.steady() - (shown.absent_first or 0.0)
-        return row.reason == MISSING or (shown.absent_boot == self._clock.boot() and waited >= UNSEEN_PATIENCE)
-
     def _change(self, row: FileRow, asset: Asset, now: float, *, findable: bool | None, needs_index: bool) -> Change:
         """Return what an asset that a search shows changes; `findable` is None if the index was not asked for it."""
         expected = Expected(_folder_of(row), row.size, row.md5)
@@ -333,9 +327,7 @@ class Verifier:
                 # Either it was verified in its folder and moved later, or it has arrived in its destination folder.
                 reading = Reading.EQUAL
         if reading in (Reading.DIFFERENT, Reading.MOVED):
-            detail = _of_another(row, reading, difference)
-            log.error("blocked", path=printable(row.path), assetid=row.assetid, detail=detail)
-            return Change(row, Event.DIFFERENT, columns | {"reason": "different", "detail": detail}, shown)
+            return Change(row, Event.DIFFERENT, columns | different(row, reading, difference), shown)
         if reading is Reading.EQUAL and (findable or not needs_index):
             self._note_name(row, asset)
             columns |= {"verified_at": now, "reason": None, "detail": None} | self._kind_of(row, asset)
@@ -458,27 +450,6 @@ class Verifier:
         for each in unseen:
             left = each._replace(columns={"due_at": now, "detail": _EVERYWHERE_NEXT})
             yield judged.get(each.row.id) or (left if failed is None else Change(each.row, None, later))
-
-
-def _of_another(row: FileRow, reading: Reading, difference: str) -> str:
-    """Return the sentence about an asset that is in another folder, or is not the file."""
-    if reading is Reading.DIFFERENT and row.verified_at is not None:
-        return new_version(row.assetid, difference)
-    then = "`assetsync retry PATH`, with --send-again for a new upload"
-    if reading is Reading.MOVED:
-        then = "move it there, or let it lie, and `assetsync retry PATH`"
-    return f"the asset {row.assetid} is not this file: {difference}; look at it in the service, then {then}"
-
-
-def _until_all(assets: Iterator[Asset], ids: Collection[str]) -> dict[str, Asset]:
-    """Return the assets that have one of the ids; stop reading, and asking for pages, once all are shown."""
-    found: dict[str, Asset] = {}
-    for asset in assets:
-        if asset.id in ids:
-            found[asset.id] = asset.bare()
-            if len(found) == len(ids):
-                break
-    return found
 
 
 def _waited(row: FileRow, now: float) -> float:

@@ -9,17 +9,18 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from assetsync.config.document.fields import HexPath
 from assetsync.core.names import printable
 from assetsync.core.read_back import Expected, Reading, compare
 from assetsync.errors import ServiceRefused, UsageError
-from assetsync.ledger.file.facts import ADOPTS_TO, LAYOUT, LAYOUT_LISTED
+from assetsync.ledger.file.facts import ADOPTS_TO, LAYOUT_LISTED
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.metadata_drift import NOT_AS_SENT, reason_of
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, Searches, State
 from assetsync.sync.observer import Everywhere, Observer, names_of
 from assetsync.sync.readback.auditor import ask_for_audit
-from assetsync.sync.requests.request import HexPath, HexPaths, OperatorRequest, current_row
+from assetsync.sync.requests.request import HexPaths, OperatorRequest, current_row
 from assetsync.text import plural
 
 _PAGE = 500
@@ -171,9 +172,8 @@ class Adopt(OperatorRequest):
     def run(self, ledger: Ledger, _service: Searches, now: float) -> str:
         """See `OperatorRequest`."""
         ledger.set_fact(ADOPTS_TO, str(ledger.versions.newest()))
-        # Older releases wrote only LAYOUT. A ledger without both has listed no folder yet.
-        layout = ledger.reports.fact(LAYOUT_LISTED) or ledger.reports.fact(LAYOUT) or "{}"
-        for folder in sorted({*json.loads(layout).values()}):
+        # A ledger without the fact has listed no folder yet.
+        for folder in sorted({*json.loads(ledger.reports.fact(LAYOUT_LISTED) or "{}").values()}):
             ledger.folder_listings.again(folder)
         ledger.queue.retry_blocked("resembles", now)
         return "each mapped folder is listed again before the next upload into it, and equal assets are adopted"

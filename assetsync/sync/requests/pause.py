@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from assetsync.config.document.fields import HexPath
 from assetsync.core.pauses import OperatorPause
 from assetsync.errors import UsageError
 from assetsync.ledger.ledger import Ledger
 from assetsync.model import Clock, Searches
-from assetsync.sync.requests.request import HexPath, OperatorRequest
+from assetsync.sync.requests.request import OperatorRequest
 from assetsync.text import files, local_moment, named_path, plural
 
 

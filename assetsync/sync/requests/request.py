@@ -6,8 +6,9 @@ A request is checked against the ledger, then run in the process that holds the 
 from abc import ABC, abstractmethod
 from typing import Annotated, ClassVar, Self
 
-from pydantic import AfterValidator, BeforeValidator, PlainSerializer, TypeAdapter
+from pydantic import AfterValidator, TypeAdapter
 
+from assetsync.config.document.fields import HexPath
 from assetsync.core.names import printable
 from assetsync.errors import UnknownPath
 from assetsync.ledger.ledger import Ledger
@@ -18,16 +19,9 @@ Argument = dict[str, object]
 """The argument of a request as the ledger keeps it, in JSON: the fields of its class by name."""
 
 
-def _from_hex(value: object) -> object:
-    return bytes.fromhex(value) if isinstance(value, str) else value
-
-
 def _each_once(paths: tuple[bytes, ...]) -> tuple[bytes, ...]:
     return tuple(dict.fromkeys(paths))
 
-
-HexPath = Annotated[bytes, BeforeValidator(_from_hex), PlainSerializer(bytes.hex)]
-"""A path in an argument: in JSON the hex of its bytes."""
 
 HexPaths = Annotated[tuple[HexPath, ...], AfterValidator(_each_once)]
 

@@ -9,11 +9,12 @@ from typing import Annotated, ClassVar
 
 from pydantic import PlainSerializer
 
+from assetsync.config.document.fields import HexPath
 from assetsync.errors import UsageError
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.queue import Intent
 from assetsync.model import Answer, Outcome, Searches, Sent, SentExtent
-from assetsync.sync.requests.request import HexPath, OperatorRequest
+from assetsync.sync.requests.request import OperatorRequest
 from assetsync.sync.upload import by_hand
 
 _AS_OBJECT = PlainSerializer(lambda value: value._asdict())

@@ -15,19 +15,17 @@ from assetsync.core.names import printable
 from assetsync.core.outcome import TOO_LARGE_FOR_PROXY, too_large_for_proxy
 from assetsync.core.settled import EMPTY, KEEPS_CHANGING, MOST_CUTS, rest_after, unchanged_for
 from assetsync.ledger.rows import NEW_FIELD, NO_SIDECAR, FileRow
-from assetsync.model import FileStat
 from assetsync.sync.upload.facts import (
     Absent,
-    Changed,
-    Content,
-    EqualAsset,
-    EqualVersion,
+    Adopt,
     Fact,
     Facts,
     ListedAgain,
     MayBeAnothers,
     MayBeUploadOf,
+    Requeue,
     Resembles,
+    TakeOver,
     Unconfirmed,
     Unreadable,
 )
@@ -73,30 +71,6 @@ class Block:
     reason: str
     detail: str
     due_at: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TakeOver:
-    """The equal version `old` takes the path of the file, asset and all; `md5` is the content of both."""
-
-    old: FileRow
-    md5: str
-
-
-@dataclass(frozen=True, slots=True)
-class Adopt:
-    """The asset becomes the asset of the file with this `md5`; `by_name` if only its name and size show that."""
-
-    assetid: str
-    md5: str
-    by_name: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Requeue:
-    """The path holds another version now, which is queued in place of this one."""
-
-    found: FileStat
 
 
 class Vanished:
@@ -235,8 +209,8 @@ def _read_whole(facts: Facts) -> Decision | Gather | None:
     content = facts.content
     if content is None:
         return Gather(Fact.CONTENT)
-    if isinstance(content, Changed):
-        return Requeue(content.found)
+    if isinstance(content, Requeue):
+        return content
     if isinstance(content, Unreadable):
         return Block("unreadable", content.detail)
     if isinstance(content, MayBeUploadOf):
@@ -257,7 +231,7 @@ def _pause(facts: Facts) -> float:
 
 def _use_equal(facts: Facts) -> Decision | Gather | None:
     """Use equal content of the service, or let the file wait until it is known whether there is any."""
-    equal, md5 = facts.equal, facts.content.md5 if isinstance(facts.content, Content) else None
+    equal = facts.equal
     if equal is None:
         return Gather(Fact.EQUAL)
     if isinstance(equal, Unconfirmed):
@@ -268,10 +242,8 @@ def _use_equal(facts: Facts) -> Decision | Gather | None:
         return Block("unconfirmed", detail)
     if facts.row.send_again:
         return None
-    if isinstance(equal, EqualVersion) and md5 is not None:
-        return TakeOver(equal.row, md5)
-    if isinstance(equal, EqualAsset) and md5 is not None:
-        return Adopt(equal.assetid, md5, equal.by_name)
+    if isinstance(equal, TakeOver | Adopt):
+        return equal
     if isinstance(equal, MayBeUploadOf | MayBeAnothers | ListedAgain):
         return _not_known_yet(equal, facts.now)
     if isinstance(equal, Resembles):

@@ -13,14 +13,14 @@ from assetsync.ledger.rows import FileRow
 from assetsync.model import Wanted
 from assetsync.sync.context import Context
 from assetsync.sync.upload.facts import (
+    Adopt,
     Equal,
-    EqualAsset,
-    EqualVersion,
     ListedAgain,
     MayBeAnothers,
     MayBeUploadOf,
     NothingEqual,
     Resembles,
+    TakeOver,
     Unconfirmed,
     Unreadable,
 )
@@ -47,9 +47,9 @@ class Dedupe:
         if row.send_again:
             unconfirmed = self._equal_content.unconfirmed(row, md5, self._context.names_of_path(row.path))
             return NothingEqual() if unconfirmed is None else Unconfirmed(unconfirmed)
-        hints = self._equal_content.hints(row, md5)
+        may_be_version, may_be_asset = self._equal_content.hints(row, md5)
         unreadable: FileUnreadable | None = None
-        if hints.version:
+        if may_be_version:
             for old in self._equal_content.equals(row, md5):
                 # An older version of the same path is always past, even if it is still wanted (unmapped, then touched).
                 elsewhere = old.path != row.path and old.wanted in (Wanted.YES, Wanted.UNMAPPED)
@@ -61,8 +61,8 @@ class Dedupe:
                     # inode, or the mtime if it goes to another disk; a copy has its own inode and mtime.
                     unreadable = error if row.inode == old.inode or row.mtime_ns == old.mtime_ns else unreadable
                     continue
-                return EqualVersion(old)
-        found = self._asset(row, md5) if hints.asset else NothingEqual()
+                return TakeOver(old, md5)
+        found = self._asset(row, md5) if may_be_asset else NothingEqual()
         return Unreadable(str(unreadable)) if unreadable is not None and isinstance(found, NothingEqual) else found
 
     def still_holds(self, old: FileRow) -> bool:
@@ -81,11 +81,11 @@ class Dedupe:
             asset = self._not_anothers(row, md5)
         if asset is not None:
             assetid = asset.assetid
-            return ListedAgain(assetid) if self._list_again_if_missed(row, assetid) else EqualAsset(assetid)
+            return ListedAgain(assetid) if self._list_again_if_missed(row, assetid) else Adopt(assetid, md5)
         # A restored ledger does not know the uploads made after its copy, nor the bytes of the uploads in flight then.
         # Of two such assets one may be this file's: once the upload is decided, the other is adopted.
         other = self._equal_content.may_have_stored_it(row, md5)
-        return self._resembling(row) if other is None else MayBeUploadOf(other)
+        return self._resembling(row, md5) if other is None else MayBeUploadOf(other)
 
     def _not_anothers(self, row: FileRow, md5: str) -> Sighted | None:
         """Return the most likely equal asset that is not left to another file.
@@ -115,7 +115,7 @@ class Dedupe:
         except (FileChanged, FileUnreadable, NotRegular):
             return False
 
-    def _resembling(self, row: FileRow) -> Equal:
+    def _resembling(self, row: FileRow, md5: str) -> Equal:
         """Return an asset without MD5 that has the file's size and name.
 
         A name with `?` in place of characters that the service cannot show counts as the file's name, too.
@@ -127,11 +127,11 @@ class Dedupe:
         other = None if first.is_exact else self._equal_content.open_upload_shown_as(row, first.name)
         if other is None and self._list_again_if_missed(row, first.assetid):
             return ListedAgain(first.assetid)
-        # An operator confirmed that an asset of the file's name and size is the file (`Adopt`).
+        # An operator confirmed that an asset of the file's name and size is the file (`decisions.Adopt`).
         is_confirmed = other is None and row.id <= int(self._context.ledger.reports.fact(ADOPTS_TO) or 0)
         is_only_match, names_of = self._equal_content.is_only_match, self._context.names_of_path
         if is_confirmed and (first.is_exact or (not others and is_only_match(row, first.name, names_of))):
-            return EqualAsset(first.assetid, by_name=True)
+            return Adopt(first.assetid, md5, by_name=True)
         return Resembles(found, other)
 
     def _list_again_if_missed(self, row: FileRow, assetid: str) -> bool:

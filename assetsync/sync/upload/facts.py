@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 
 from assetsync.core.settled import PastUpload
-from assetsync.ledger.equal_content import Resembling
+from assetsync.ledger.equal_content import Sighted
 from assetsync.ledger.rows import FileRow
 from assetsync.model import FileStat, Mapping
 from assetsync.sync.intake.sidecars import FileMetadata
@@ -85,8 +85,8 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """The file changed while it was read; the path holds `found` now."""
+class Requeue:
+    """The file changed while it was read: the path holds another version now, which is queued in place of this one."""
 
     found: FileStat
 
@@ -99,17 +99,25 @@ class MayBeUploadOf:
 
 
 @dataclass(frozen=True, slots=True)
-class EqualVersion:
-    """A version of equal content whose path holds another file now, or none."""
+class TakeOver:
+    """The path of the equal version `old` holds another file now, or none: `old` takes the path of this file.
 
-    row: FileRow
+    `md5` is the content of both; the asset of `old` comes with it.
+    """
+
+    old: FileRow
+    md5: str
 
 
 @dataclass(frozen=True, slots=True)
-class EqualAsset:
-    """An asset of equal content that no row owns; `by_name` if only its name and size show that."""
+class Adopt:
+    """An asset of equal content that no row owns: it becomes the asset of the file with this `md5`.
+
+    `by_name`: only its name and size show that it is equal.
+    """
 
     assetid: str
+    md5: str
     by_name: bool = False
 
 
@@ -120,7 +128,7 @@ class Resembles:
     `upload_of` is a version whose undecided upload may have made the first one.
     """
 
-    assets: Sequence[Resembling]
+    assets: Sequence[Sighted]
     upload_of: FileRow | None = None
 
 
@@ -153,15 +161,7 @@ class NothingEqual:
 
 
 Equal = (
-    EqualVersion
-    | EqualAsset
-    | MayBeAnothers
-    | MayBeUploadOf
-    | Resembles
-    | Unreadable
-    | ListedAgain
-    | Unconfirmed
-    | NothingEqual
+    TakeOver | Adopt | MayBeAnothers | MayBeUploadOf | Resembles | Unreadable | ListedAgain | Unconfirmed | NothingEqual
 )
 
 
@@ -218,7 +218,7 @@ class Facts:
     has_sidecar: bool | None = None
     kind: KindShown | None = None
     disk: FileStat | Absent | Unreadable | None = None
-    content: Content | Changed | MayBeUploadOf | Unreadable | None = None
+    content: Content | Requeue | MayBeUploadOf | Unreadable | None = None
     equal: Equal | None = None
     replaces: str | None = None
     sidecars: SidecarState | None = None

@@ -55,6 +55,7 @@ _AGAIN_GROWTH = 6.0
 """Factor by which a file waits longer for each further upload into a folder that shows nothing."""
 _SLOW = 30.0
 """Seconds after which a listing that holds up uploads is reported."""
+_RUNS = "it is listed before anything is sent there, and its listing has been running since "
 
 
 class Unlisted(Exception):
@@ -139,12 +140,9 @@ class FolderListing:
         self._listed: dict[str, _Listed] = {}
         # Per folder: the start of the audit after which it was listed again.
         self._after: dict[str, float | None] = {}
-        self._first: set[str] = set()
-        self._again: set[str] = set()
-        # Per folder whose required listing is running: its start, in steady seconds.
-        self._began: dict[str, float] = {}
-        # Those of them that are reported as held.
-        self._slow: set[str] = set()
+        # The folders whose required listing is running, or another one, with its start in steady seconds.
+        self._first: dict[str, float] = {}
+        self._again: dict[str, float] = {}
         # Per held folder: when `try_held` tried it last, in steady seconds.
         self._tried: dict[str, float] = {}
         self._before_wait = threading.local()
@@ -181,7 +179,7 @@ class FolderListing:
         if self._known.get(destfolderid) == asks:
             return
         if listings.needed(destfolderid) or listings.left_unprocessed(destfolderid):
-            with self._alone(destfolderid, self._first), self._reported_if_slow(destfolderid):
+            with self._alone(destfolderid, self._first):
                 if not self.is_listed(destfolderid):
                     asks = self._list(destfolderid)
         if destfolderid in self._ledger.reports.unlisted():
@@ -364,7 +362,7 @@ class FolderListing:
         listing, ends the hold.
         """
         # A folder whose listing only takes long is left out: a second listing would slow the service further.
-        held = [folder for folder in self._ledger.reports.unlisted() if folder not in self._slow]
+        held = [folder for folder, why in self._ledger.reports.unlisted().items() if not why.startswith(_RUNS)]
         self._tried = {folder: self._tried.get(folder, 0.0) for folder in held}
         if not held:
             return
@@ -395,44 +393,27 @@ class FolderListing:
         """Report a folder as held while its required listing has been running for more than half a minute."""
         steady, now = self._clock.steady(), self._clock.now()
         with self._lock:
-            late = {folder: steady - began for folder, began in self._began.items() if steady - began > _SLOW}
-            for folder in late.keys() - self._slow - self._ledger.reports.holds(now).keys() if late else ():
-                since = moment(now - late[folder])
-                detail = f"it is listed before anything is sent there, and its listing has been running since {since}"
+            late = {folder: steady - began for folder, began in self._first.items() if steady - began > _SLOW}
+            for folder in late.keys() - self._ledger.reports.holds(now).keys() if late else ():
+                detail = f"{_RUNS}{moment(now - late[folder])}"
                 self._ledger.queue.hold_folder(folder, Hold(UNLISTED, detail, now, now))
-                self._slow.add(folder)
-                log.warning(
-                    "folder held back", destfolderid=folder, detail=detail, next="it is released when the listing ends"
-                )
+                after = "it is released when the listing ends"
+                log.warning("folder held back", destfolderid=folder, detail=detail, next=after)
 
     @contextmanager
-    def _reported_if_slow(self, destfolderid: str) -> Iterator[None]:
-        """Let `report_slow` report the listing while it runs; its end ends the report."""
-        with self._lock:
-            self._began[destfolderid] = self._clock.steady()
-        try:
-            yield
-        finally:
-            with self._lock:
-                del self._began[destfolderid]
-                was_reported = destfolderid in self._slow
-                self._slow.discard(destfolderid)
-            if was_reported:
-                self._ledger.queue.release_unlisted(destfolderid)
-                log.info("listing ended", destfolderid=destfolderid)
-
-    @contextmanager
-    def _alone(self, destfolderid: str, listing: set[str]) -> Iterator[None]:
+    def _alone(self, destfolderid: str, listing: dict[str, float]) -> Iterator[None]:
         with self._lock:
             if destfolderid in listing:
                 raise Unlisted(held=False)
-            listing.add(destfolderid)
+            listing[destfolderid] = self._clock.steady()
         try:
             with self._held_if_failing(destfolderid):
                 yield
         finally:
             with self._lock:
-                listing.discard(destfolderid)
+                del listing[destfolderid]
+            if self._ledger.reports.unlisted().get(destfolderid, "").startswith(_RUNS):
+                self._ledger.queue.release_unlisted(destfolderid)
 
     @contextmanager
     def _held_if_failing(self, destfolderid: str) -> Iterator[None]:

@@ -21,7 +21,6 @@ from assetsync.sync.intake.sidecars import Sidecars
 from assetsync.sync.upload.dedupe import Dedupe
 from assetsync.sync.upload.facts import (
     Absent,
-    Changed,
     Content,
     Fact,
     Facts,
@@ -29,6 +28,7 @@ from assetsync.sync.upload.facts import (
     KindShown,
     MayBeUploadOf,
     NothingEqual,
+    Requeue,
     Rules,
     SidecarState,
     Unreadable,
@@ -284,7 +284,7 @@ class Gathering:
             return absent_at(self._tree, mapping.path)
         return self._file.stat
 
-    def _read(self) -> Content | Changed | MayBeUploadOf | Unreadable:
+    def _read(self) -> Content | Requeue | MayBeUploadOf | Unreadable:
         """Read a small file whole, and hash a large file if the service may have an equal one.
 
         A large file is hashed, too, if an upload of it was cut because the disk could not read it: it is sent only
@@ -308,7 +308,7 @@ class Gathering:
                 if may_be_others and (other := self._undecided()) is not None:
                     return MayBeUploadOf(other)
         except FileChanged:
-            return Changed(file.restat())
+            return Requeue(file.restat())
         except FileUnreadable as error:
             return Unreadable(str(error))
         return Content(md5)

@@ -18,9 +18,9 @@ from assetsync.ledger.versions import NewVersion
 from assetsync.model import Mapping
 from assetsync.sync.context import Context
 from assetsync.sync.intake.sidecars import Sidecars
-from assetsync.sync.upload.decide import Adopt, Block, Decision, Gather, Requeue, Send, TakeOver, Vanished, Wait, decide
+from assetsync.sync.upload.decide import Block, Decision, Gather, Send, Vanished, Wait, decide
 from assetsync.sync.upload.dedupe import Dedupe
-from assetsync.sync.upload.facts import Facts, Rules
+from assetsync.sync.upload.facts import Adopt, Facts, Requeue, Rules, TakeOver
 from assetsync.sync.upload.folder_listing import FolderListing
 from assetsync.sync.upload.gather import Gathering, Ready, SidecarStates, Sources, facts_of
 from assetsync.sync.upload.kinds import NewFields

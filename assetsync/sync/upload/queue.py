@@ -9,7 +9,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection
 from enum import StrEnum
-from itertools import islice
 from operator import attrgetter
 
 from assetsync.ledger.ledger import Ledger
@@ -26,8 +25,6 @@ _SPARING = 20
 _COUNTED = 4096
 _COUNT_SECONDS = 30.0
 _COUNT_SOON = 10.0
-_TRIES = 3
-"""Queries after which their result is used although the queue changed meanwhile; each row is checked again anyway."""
 
 _FOLDED_NAME = attrgetter("folded_name")
 
@@ -53,15 +50,12 @@ class UploadQueue:
         self._mappings = mappings
         self._most_long = most_long
         self._certain_size = certain_size
-        self._one_asks = threading.Lock()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._oldest: deque[FileRow] = deque()  # read ahead
         self._newest: deque[FileRow] = deque()  # read ahead
         self._leased: dict[int, int] = {}  # row id -> size
         self._leased_as_newest: set[int] = set()
         self._names: set[tuple[str, str]] = set()
-        self.changes = 0
-        """How often the queue was changed from outside: what was leased before may be held by now."""
         # No query for the oldest by the same choice before this time. After a slow query without a result the pause is
         # longer.
         self._empty_until = 0.0
@@ -78,7 +72,7 @@ class UploadQueue:
 
         The row is one of the first choice; of the next choice only if there is none.
         """
-        with self._one_asks:
+        with self._lock:
             for choice in choices:
                 row = self._newest_of_fewest(choice) if choice.newest else self._oldest_of_all(choice)
                 if row is not None:
@@ -124,7 +118,6 @@ class UploadQueue:
             self._put_back()
             self._empty_until = 0.0
             self._count_at = min(self._count_at, self._count_added_at)
-            self.changes += 1
 
     def idle(self, *choices: Choice) -> bool:
         """Return whether no worker has a row and none of the choices is due."""
@@ -133,41 +126,23 @@ class UploadQueue:
         return not is_due and not self.has_leased
 
     def _oldest_of_all(self, choice: Choice) -> FileRow | None:
-        tries = 0
-        while True:
-            with self._lock:
-                row, below, changes = self._lease_next(self._oldest, choice), self._size_limit(), self.changes
-                began = self._clock.steady()
-                if row is not None or (began < self._empty_until and choice == self._empty_choice):
-                    return row
-                leased = dict(self._leased)
-            # Without the lock: other workers release rows meanwhile.
-            due = self._due(_BATCH, choice, below, leased)
-            tries += 1
-            with self._lock:
-                is_current = self.changes == changes
-                if not is_current and tries < _TRIES:
-                    continue
-                self._oldest.extend(due)
-                row = self._lease_next(self._oldest, choice)
-                if row is None and is_current:
-                    ended = self._clock.steady()
-                    self._empty_until, self._empty_choice = ended + _SPARING * (ended - began), choice
-                return row
+        row, began = self._lease_next(self._oldest, choice), self._clock.steady()
+        if row is not None or (began < self._empty_until and choice == self._empty_choice):
+            return row
+        self._oldest.extend(self._due(_BATCH, choice, self._size_limit(), self._leased))
+        row = self._lease_next(self._oldest, choice)
+        if row is None:
+            ended = self._clock.steady()
+            self._empty_until, self._empty_choice = ended + _SPARING * (ended - began), choice
+        return row
 
     def _newest_of_fewest(self, choice: Choice) -> FileRow | None:
         self._count_again(choice)
-        while True:
-            with self._lock:
-                row, below, changes = self._lease_next(self._newest, choice), self._size_limit(), self.changes
-                if row is not None or not self._fewest:
-                    return row
-                ids, leased = [*islice(self._fewest, _BATCH)], dict(self._leased)
-            due = {row.id: row for row in self._due(_BATCH, choice, below, leased, ids)}
-            with self._lock:
-                if self.changes == changes:
-                    self._fewest = deque(islice(self._fewest, len(ids), None))
-                    self._newest.extend(due[id_] for id_ in ids if id_ in due)
+        while (row := self._lease_next(self._newest, choice)) is None and self._fewest:
+            ids = [self._fewest.popleft() for _ in range(min(_BATCH, len(self._fewest)))]
+            due = {row.id: row for row in self._due(_BATCH, choice, self._size_limit(), self._leased, ids)}
+            self._newest.extend(due[id_] for id_ in ids if id_ in due)
+        return row
 
     def _put_back(self) -> None:
         """Read the newest again before they are sent."""
@@ -176,25 +151,18 @@ class UploadQueue:
 
     def _count_again(self, choice: Choice) -> None:
         """Count the waiting files of each folder, if that is due."""
-        with self._lock:
-            began = self._clock.steady()
-            is_empty = not self._newest and not self._fewest
-            if began < self._count_at and not (is_empty and began >= self._count_empty_at.get(choice, 0.0)):
-                return
-            # Files that are added from now on may come too late for this count.
-            self._count_at = float("inf")
-        now = self._clock.now()
-        ids = self._ledger.queue_folders.fewest(now, _COUNTED, self._mappings, choice)
-        with self._lock:
-            self._fewest = deque(ids)
-            self._newest.clear()
-            ended = self._clock.steady()
-            pause = _SPARING * (ended - began)
-            was_added = self._count_at < float("inf")
-            self._count_added_at = ended + min(pause / 2, _COUNT_SOON)
-            later = {each: at for each, at in self._count_empty_at.items() if at > ended}
-            self._count_empty_at = later | {choice: ended + pause}
-            self._count_at = self._count_added_at if was_added else ended + max(pause, _COUNT_SECONDS)
+        began = self._clock.steady()
+        is_empty = not self._newest and not self._fewest
+        if began < self._count_at and not (is_empty and began >= self._count_empty_at.get(choice, 0.0)):
+            return
+        self._fewest = deque(self._ledger.queue_folders.fewest(self._clock.now(), _COUNTED, self._mappings, choice))
+        self._newest.clear()
+        ended = self._clock.steady()
+        pause = _SPARING * (ended - began)
+        self._count_added_at = ended + min(pause / 2, _COUNT_SOON)
+        later = {each: at for each, at in self._count_empty_at.items() if at > ended}
+        self._count_empty_at = later | {choice: ended + pause}
+        self._count_at = ended + max(pause, _COUNT_SECONDS)
 
     def _due(
         self,
@@ -268,7 +236,7 @@ class Selection:
             return Step.PAUSED
         row = None
         try:
-            if self._gates.doubts.for_one_more().is_full or not self._gates.may_send():
+            if self._gates.is_full() or not self._gates.may_send():
                 return Step.PAUSED
             for oldest, newest in self._gates.choices(self._queue.busy_folders()):
                 row = self._queue.take(*((newest, oldest) if self._newest_is_next else (oldest, newest)))

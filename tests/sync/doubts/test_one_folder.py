@@ -160,6 +160,7 @@ def test_files_awaiting_a_listing_are_postponed(world):
     listing, go_on = hang_for(world, "F0")
     world.clock.advance(60)
     # A folder that accepted none would take one file at a time.
+    world.site.gates.doubts.anew()
     world.site.gates.accepted("F0")
     hanging = threading.Thread(target=world.site.uploader.step)
     hanging.start()

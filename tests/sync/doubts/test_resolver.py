@@ -370,7 +370,7 @@ def test_first_failure_does_not_end_the_round(of_folders):
     world = of_folders(2)
     fail_for(world, ["F0"])
     world.service.put(b"1F", "F1.jpg", "F1")
-    assert world.site.resolver.step() == 1
+    assert world.look_up() == 1
     assert (world.row("F0/F0.jpg").state, world.row("F1/F1.jpg").state) == (IN_DOUBT, State.STORED)
 
 
@@ -558,7 +558,7 @@ def test_hash_of_ended_doubt_is_dropped(of_folders, clock, hashed):
 def test_doubt_is_due_after_clock_is_set_back(world, clock):
     lose(world, "lost_before")
     clock.set_now(clock.now() - LONGEST - 1)
-    assert world.site.resolver.step() == 1
+    assert world.look_up() == 1
 
 
 def test_reboot_and_clock_jump_keep_the_grace(world, clock):
@@ -1130,7 +1130,7 @@ def test_doubts_of_a_folder_share_one_listing(world):
         world.site.gates.checked()
         world.site.uploader.step()
     world.service.searches.clear()
-    assert world.site.resolver.step() == 40
+    assert world.look_up() == 40
     # The listing, without and with what is processed, and each time the call that tells whether it was cut to a page.
     assert [search.startrow for search in world.service.searches] == [1, 2, 1, 2]
     assert world.ledger.doubts.count() == 0
@@ -1228,7 +1228,7 @@ def test_doubt_found_by_name_lists_no_folder(world):
     world.site.gates.checked()
     lose(world, "lost_after", path="b.jpg", content=b"other content")
     world.service.searches.clear()
-    assert world.site.resolver.step() == 1
+    assert world.look_up() == 1
     assert [request.searchfor for request in world.service.searches] == ["b.jpg"]
     assert world.states() == {"a.jpg": IN_DOUBT, "b.jpg": State.STORED}
 
@@ -1239,7 +1239,7 @@ def test_trouble_in_a_round_decides_nothing(world):
     with pytest.raises(ServiceUnreachable):
         world.site.resolver.step()
     assert world.row("a.jpg").state is IN_DOUBT
-    assert world.site.resolver.step() == 0
+    assert world.look_up() == 0
 
 
 def test_manual_resolution_outlasts_a_lookup(world, clock):
@@ -1322,7 +1322,7 @@ def test_failed_global_lookup_ends_the_round(world):
     assert set(world.states().values()) == {IN_DOUBT}
     asked.clear()
     world.clock.advance(GRACE / 4)
-    assert world.site.resolver.step() == 3
+    assert world.look_up() == 3
     assert len(asked) == 1
 
 
@@ -1411,7 +1411,7 @@ def _fail_when(world, fails) -> list[str]:
 
 def test_failed_look_up_leaves_others_decided(three_lost):
     _fail_when(three_lost, lambda request: request.searchfor in ("a.jpg", "%"))
-    assert three_lost.site.resolver.step() == 2
+    assert three_lost.look_up() == 2
     assert three_lost.states() == {"a.jpg": IN_DOUBT, "b.jpg": State.STORED, "c.jpg": State.STORED}
     assert three_lost.site.gates.closed is None
 
@@ -1419,7 +1419,7 @@ def test_failed_look_up_leaves_others_decided(three_lost):
 def test_search_that_fails_once_is_repeated(three_lost):
     failed: set[str] = set()
     _fail_when(three_lost, lambda request: request.searchfor not in failed and not failed.add(request.searchfor))
-    assert three_lost.site.resolver.step() == 3
+    assert three_lost.look_up() == 3
     assert set(three_lost.states().values()) == {State.STORED}
 
 
@@ -1435,7 +1435,7 @@ def test_doubts_that_were_partly_answered_wait_shortly(three_lost, clock):
     three_lost.site.resolver.step()
     three_lost.service.during_search = lambda _request: None
     clock.advance(GRACE / 8)
-    assert three_lost.site.resolver.step() == 1
+    assert three_lost.look_up() == 1
     assert three_lost.row("a.jpg").state is State.STORED
 
 

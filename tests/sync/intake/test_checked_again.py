@@ -228,7 +228,6 @@ def swapped(make_world) -> World:
 
 
 SIXTY = [f"{number:03}" for number in range(60)]
-"""Few enough that a sample of all files does not show another disk, with those that keep their inodes."""
 
 
 def swap(world: World, *, differing: int = 60) -> None:
@@ -360,6 +359,22 @@ def test_daemon_notices_restored_files(swapped):
     assert (status(swapped).in_sync, swapped.posted()) == (True, [])
 
 
+@pytest.mark.parametrize(("differing", "pulls"), [(3, True), (2, False)])
+def test_small_mapping_of_look_alikes_pulls_the_brake(make_world, differing, pulls):
+    """Of a mapping with few files, all must differ."""
+    world = make_world()
+    for number in range(3):
+        world.write(f"{number}", b"content %d" % number, mtime=MTIME)
+    settled(world)
+    put_other(world, *(f"{number}" for number in range(differing)))
+    for _ in range(2):
+        world.scan()
+        world.read_again()
+    assert world.site.brakes.pulled() == pulls
+    world.send()
+    assert len(world.posted()) == (0 if pulls else differing)
+
+
 def test_few_look_alikes_are_sent(swapped):
     put_other(swapped, *SIXTY[:50])
     swapped.scan_and_send()
@@ -367,7 +382,7 @@ def test_few_look_alikes_are_sent(swapped):
 
 
 def test_look_alikes_at_new_paths_pull_the_brake(swapped):
-    """A new path excuses a missing file only if it has its content."""
+    """For the share of a mapping, a new path excuses a missing file only if it has its inode."""
     for number, name in enumerate(SIXTY):
         (swapped.root / name).unlink()
         swapped.write(f"new {name}", b"other %05d" % number, mtime=MTIME)
@@ -376,10 +391,14 @@ def test_look_alikes_at_new_paths_pull_the_brake(swapped):
     assert brake.detail == "60 of 100 files of the mapped folder . are gone: is this intended?"
 
 
-def test_move_from_another_disk_pulls_no_brake(swapped):
+def test_released_move_from_another_disk_costs_no_upload(swapped):
+    """A large one pulls the brake, because other files may look alike; it is no deletion."""
     for name in SIXTY:
         (swapped.root / name).unlink()
         swapped.write(f"new {name}", swapped.before[name], mtime=MTIME)
+    swapped.scan()
+    assert swapped.site.brakes.pulled()
+    swapped.ledger.resume(None, swapped.clock.now())
     assert swapped.scan().vanished == 0
     swapped.send()
     assert not swapped.site.brakes.pulled()

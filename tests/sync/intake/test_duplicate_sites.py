@@ -382,11 +382,6 @@ def test_linked_ledger_checks_both_folders(first, make_second, tmp_path):
     assert not go_on(make_second())
 
 
-def test_old_release_ledger_is_recognised(first, make_second):
-    first.ledger.set_fact(CLAIM, None)
-    assert not go_on(make_second())
-
-
 @pytest.mark.parametrize("claim", ["", "[]", "no json", '{"root": "zz"}', '{"root": "", "folders": {}}'])
 def test_ledger_without_claim_is_ignored(first, make_second, claim):
     first.ledger.set_fact(CLAIM, claim)

@@ -247,35 +247,6 @@ def swapped(make_world):
     return world, swap
 
 
-def test_other_content_of_equal_looks_brakes(swapped):
-    """The right folder in its place again clears the brake."""
-    world, swap = swapped
-    swap(*range(10))
-    for _ in range(2):
-        with pytest.raises(RootElsewhere, match=r"\(5 of 5 compared, first photos/0\): uploads stay stopped"):
-            world.scan()
-    (brake,) = world.ledger.reports.brakes()
-    assert brake.kind == "root"
-    assert list(world.states().values()) == [State.VERIFIED] * 10
-    shutil.rmtree(world.root / "photos")
-    (world.base / "aside").rename(world.root / "photos")
-    live(world)
-    assert not world.site.brakes.pulled()
-    assert len(world.posted()) == 10
-
-
-@pytest.mark.parametrize(("different", "brakes"), [((0, 1), False), ((0, 1, 2), True), ((5, 6, 7, 8, 9), False)])
-def test_half_of_the_smallest_must_differ(swapped, different, brakes):
-    world, swap = swapped
-    swap(*different)
-    if brakes:
-        with pytest.raises(RootElsewhere):
-            world.scan()
-    else:
-        live(world)
-        assert len(world.posted()) == 10 + len(different)
-
-
 def test_equal_copy_is_adopted_silently(swapped):
     """A restored backup or a copied disk has other inodes: no brake is pulled and nothing is sent."""
     world, swap = swapped
@@ -285,38 +256,3 @@ def test_equal_copy_is_adopted_silently(swapped):
     assert not world.site.brakes.pulled()
     assert list(world.states().values()) == [State.VERIFIED] * 10
     assert len(world.posted()) == 10
-
-
-def test_release_covers_other_content_until_queued(swapped):
-    """The first scan after the release may find the files unsettled."""
-    world, swap = swapped
-    swap(*range(10))
-    with pytest.raises(RootElsewhere):
-        world.scan()
-    world.ledger.resume(None, world.clock.now())
-    world.restart(watch={"settle": "2d"})
-    world.scan()
-    assert world.read_again() == 0
-    world.restart(watch={"settle": "0s"})
-    world.clock.advance(5)
-    live(world)
-    assert len(world.posted()) == 20
-    live(world)
-    assert list(world.states().values()) == [State.VERIFIED] * 10
-    assert not world.site.brakes.pulled()
-
-
-def test_without_known_digest_nothing_is_concluded(swapped):
-    world, swap = swapped
-    world.ledger.store.change("UPDATE files SET md5 = NULL")
-    swap(*range(10))
-    world.site.root_identity.check()
-    assert not world.site.brakes.pulled()
-
-
-def test_known_inodes_cost_no_read(swapped, monkeypatch):
-    world, _swap = swapped
-    opened = []
-    monkeypatch.setattr(Tree, "open", lambda _tree, path: opened.append(path))
-    world.site.root_identity.check()
-    assert opened == []

@@ -14,7 +14,6 @@ import pytest
 
 from assetsync.model import State
 from assetsync.sync.intake.sidecars import SidecarCache
-from assetsync.sync.intake.watch_queue import Looker, WatchQueue
 from tests.sync.readback.test_drift import drift
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
@@ -178,17 +177,13 @@ def test_last_moment_of_the_wait_is_not_asked_for_again(settling, clock):
     assert settling.posted() == ["p.jpg"]
 
 
-def test_second_look_decides_that_an_xmp_is_gone(world, clock):
+def test_scan_decides_that_an_xmp_is_gone(world):
     world.write("p.xmp", xmp("before"), mtime=1)
     world.scan()
-    site, watch_queue = world.site, WatchQueue()
-    looker = Looker(site.context, site.plan, site.single_looks, watch_queue, site.sidecars.cache)
     (world.root / "p.xmp").unlink()
-    watch_queue.add(b"p.xmp")
-    looker.step(0)
+    world.hint("p.xmp")
     assert world.ledger.versions.sidecar(b"p.xmp") is not None
-    clock.advance(2)
-    looker.step(0)
+    world.scan()
     assert world.ledger.versions.sidecar(b"p.xmp") is None
 
 

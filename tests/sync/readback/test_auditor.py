@@ -395,7 +395,7 @@ def test_doubt_seen_by_audit_is_decided_next(after_outage, gives_md5):
     asset = world.service.put(b"some content", "a.jpg")
     audit(world)
     assert (world.row("a.jpg").state, world.row("a.jpg").assetid) == (State.IN_DOUBT, None)
-    assert world.site.resolver.step() == 1
+    assert world.look_up() == 1
     assert (world.row("a.jpg").state, world.row("a.jpg").assetid) == (State.STORED, asset.id)
     assert why(world) == set()
 
@@ -418,7 +418,7 @@ def test_unequal_asset_makes_no_look_due(after_outage, gives_md5):
     world.service.put(b"SOME CONTENT", "a.jpg" if gives_md5 else "b.jpg")
     audit(world)
     world.site.auditor.audit("F2")
-    assert world.site.resolver.step() == 0
+    assert world.look_up() == 0
     assert world.ledger.doubts.next_look() > world.clock.now() + 700
 
 
@@ -428,7 +428,7 @@ def test_doubt_left_to_person_stays_so(after_outage):
     world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET name_released = 1"))
     world.service.put(b"some content", "a.jpg")
     audit(world)
-    assert world.site.resolver.step() == 0
+    assert world.look_up() == 0
     attempt = world.ledger.doubts.of(world.row("a.jpg").id)
     assert (world.row("a.jpg").state, attempt.look_at > world.clock.now() + 700) == (State.BLOCKED, True)
 

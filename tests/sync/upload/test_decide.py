@@ -8,17 +8,15 @@ from dataclasses import replace
 import pytest
 
 from assetsync.core.settled import HOUR, KEEPS_CHANGING, PastUpload
-from assetsync.ledger.equal_content import Resembling
+from assetsync.ledger.equal_content import Sighted
 from assetsync.ledger.rows import FileRow
 from assetsync.model import FileStat, Mapping, State, UploadOptions, Wanted
 from assetsync.sync.intake.sidecars import FileMetadata
-from assetsync.sync.upload.decide import Adopt, Block, Gather, Requeue, Send, TakeOver, Vanished, Wait, decide
+from assetsync.sync.upload.decide import Block, Gather, Send, Vanished, Wait, decide
 from assetsync.sync.upload.facts import (
     Absent,
-    Changed,
+    Adopt,
     Content,
-    EqualAsset,
-    EqualVersion,
     Fact,
     Facts,
     FieldShown,
@@ -28,9 +26,11 @@ from assetsync.sync.upload.facts import (
     MayBeAnothers,
     MayBeUploadOf,
     NothingEqual,
+    Requeue,
     Resembles,
     Rules,
     SidecarState,
+    TakeOver,
     Unconfirmed,
     Unreadable,
 )
@@ -116,7 +116,7 @@ def test_facts_are_asked_for_by_cost():
         ({"content": MayBeUploadOf(OTHER)}, 5, "may be what was being uploaded as photos/b.jpg"),
         ({"equal": MayBeUploadOf(OTHER)}, 5, "an equal asset may come from the upload of photos/b.jpg"),
         ({"equal": MayBeAnothers("A1")}, 60, "A1 has the same content and another file's name: waits until"),
-        ({"equal": Resembles([Resembling("A1", "a.jpg", True)], OTHER)}, 5, "asset A1 may come from the upload of"),
+        ({"equal": Resembles([Sighted("A1", "a.jpg", True)], OTHER)}, 5, "asset A1 may come from the upload of"),
         ({"equal": ListedAgain("A1")}, 0, "the last audit did not show A1"),
         ({"listing": Listing(unsure="the listing is incomplete")}, 60, "the listing is incomplete"),
         (
@@ -153,7 +153,7 @@ def test_file_waits_behind_an_undecided_upload():
         ({"rules": replace(RULES, max_file_size=99)}, "too_large", "upload.max_file_size is 99"),
         ({"content": Unreadable("it is broken")}, "unreadable", "it is broken"),
         ({"equal": Unreadable("it is locked")}, "unreadable", "it is locked; what was uploaded from there"),
-        ({"equal": Resembles([Resembling("A1", "a.jpg", True)])}, "resembles", "the folder holds A1 of the same name"),
+        ({"equal": Resembles([Sighted("A1", "a.jpg", True)])}, "resembles", "the folder holds A1 of the same name"),
         ({"replaces": "A1", "rules": replace(RULES, resend_changed=False)}, "changed", "policy.on_change is report"),
         ({"sidecars": SidecarState(None, "line 3 is broken")}, "sidecar", "line 3 is broken"),
         ({"row": row_of(send_again=1), "equal": Unconfirmed("A1")}, "unconfirmed", "holds this content as A1"),
@@ -171,10 +171,10 @@ def test_file_is_blocked(known, reason, detail):
     ("known", "decision"),
     [
         ({"disk": STAT._replace(size=101)}, Requeue(STAT._replace(size=101))),
-        ({"content": Changed(STAT._replace(mtime_ns=6))}, Requeue(STAT._replace(mtime_ns=6))),
-        ({"equal": EqualVersion(OTHER)}, TakeOver(OTHER, MD5)),
-        ({"equal": EqualAsset("A1")}, Adopt("A1", MD5, by_name=False)),
-        ({"equal": EqualAsset("A1"), "listing": Listing(unsure="x")}, Adopt("A1", MD5, by_name=False)),
+        ({"content": Requeue(STAT._replace(mtime_ns=6))}, Requeue(STAT._replace(mtime_ns=6))),
+        ({"equal": TakeOver(OTHER, MD5)}, TakeOver(OTHER, MD5)),
+        ({"equal": Adopt("A1", MD5)}, Adopt("A1", MD5)),
+        ({"equal": Adopt("A1", MD5), "listing": Listing(unsure="x")}, Adopt("A1", MD5)),
     ],
     ids=named,
 )
@@ -189,7 +189,7 @@ def test_file_alone_gone_has_vanished():
 @pytest.mark.parametrize(
     "known",
     [
-        {"row": row_of(send_again=1), "equal": EqualAsset("A1")},
+        {"row": row_of(send_again=1), "equal": Adopt("A1", MD5)},
         {"row": row_of(send_again=1), "listing": Listing(unsure="the listing is incomplete")},
         {"row": row_of(send_again=1), "past_uploads": CUTS},
         {"replaces": "A1"},

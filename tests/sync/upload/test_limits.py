@@ -7,7 +7,6 @@ from assetsync.errors import LedgerError
 from assetsync.model import Answer, Outcome, Sent, SentExtent, State
 from assetsync.status.sentences import headline
 from assetsync.status.site_status import read_status
-from assetsync.sync.gates import AcceptedUploads
 from assetsync.sync.requests.retry import Retry
 from assetsync.sync.upload.queue import Step
 from assetsync.sync.upload.uploader import Uploader
@@ -171,11 +170,11 @@ def test_slow_asset_stops_no_folder(world):
 
 
 def test_longer_span_counts_earlier_uploads(world, clock):
-    accepted = AcceptedUploads(world.ledger.doubts, clock)
-    accepted.within(3000)
-    accepted.add("F0")
+    fill(world, "F0", 1)
+    world.send()
+    accepted = world.site.gates.doubts
     clock.advance(1000)
-    assert [accepted.within(seconds)["F0"] for seconds in (3000, 600, 3000)] == [1, 0, 1]
+    assert [accepted.accepted_within(seconds)["F0"] for seconds in (3000, 600, 3000)] == [1, 0, 1]
 
 
 def test_decided_doubt_frees_its_folder(world):
@@ -256,16 +255,12 @@ def test_unread_doubts_are_counted_before_the_next_file(world, monkeypatch):
 def test_accepted_uploads_are_counted_by_folder(world, clock):
     fill(world, "F0", 2)
     world.send()
-    accepted = AcceptedUploads(world.ledger.doubts, clock)
-    assert accepted.within(600) == {"F0": 2, "F3": 1}
-    accepted.add("F1")
-    clock.advance(400)
-    accepted.add("F1")
-    assert accepted.within(600) == {"F0": 2, "F1": 2, "F3": 1}
-    clock.advance(400)
-    assert accepted.within(600) == {"F1": 1}
-    # A longer time reads the ledger again.
-    assert accepted.within(1000) == {"F0": 2, "F3": 1}
+    accepted = world.site.gates.doubts
+    assert accepted.accepted_within(600) == {"F0": 2, "F3": 1}
+    accepted.add_accepted("F1")
+    assert accepted.accepted_within(600) == {"F0": 2, "F1": 1, "F3": 1}
+    clock.advance(700)
+    assert accepted.accepted_within(600) == {}
 
 
 # Answered failures.
