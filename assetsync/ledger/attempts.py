@@ -19,7 +19,7 @@ from assetsync.ledger.runs import count_upload
 from assetsync.model import Answer, Sent, SentExtent, State
 
 MAX_CRASHES = 5
-"""Number of unclean stops during uploads of one file after which the file is blocked for an operator, each time."""
+"""A file is blocked for an operator after so many unclean stops during its uploads, and after as many more."""
 
 # In the statements about an accepted upload, ?1 is the version, ?2 the attempt, ?3 the asset id, ?4 the time, ?5 the
 # kind of asset, and ?6 the MD5.

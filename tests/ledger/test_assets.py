@@ -123,3 +123,25 @@ def test_retry_reads_the_asset_back_anew(book, read_back):
     book.ledger.read_back.apply_all([Change(read_back, Event.MISSING, {"reason": "missing"}, known)], NOW)
     assert book.ledger.decisions.retry(book.row(b"a"), NOW) is State.STORED
     assert book.shown(read_back) == known._replace(shown_at=None, findable_at=None, absent_boot=None)
+
+
+def test_audit_meets_assets_of_versions_alone(book, read_back):
+    """A version at rest that was never read back has no row yet; its asset is no stranger after the audit."""
+    book.accept(book.queue(b"b"), "B")
+    book.queue(b"b", size=11)
+    book.ledger.audits.met(["A", "B", "STRANGER"], LATER)
+    found = book.ledger.store.rows("SELECT assetid, why, shown_at, met_at FROM assets ORDER BY assetid")
+    assert [*map(tuple, found)] == [("A", "owned", NOW, LATER), ("B", "owned", None, LATER)]
+
+
+@pytest.mark.parametrize("was", ["sent", "adopted"])
+def test_asset_given_up_leaves_nothing_known(book, read_back, was):
+    changes = {"differs": "it differs"} | ({"uploaded_at": None} if was == "adopted" else {})
+    book.ledger.read_back.asked(["A"], NOW)
+    book.ledger.read_back.apply_all([Change(read_back, None, changes)], NOW)
+    assert [row.path for row in book.ledger.metadata_drift.adopted()] == [b"a"] * (was == "adopted")
+    book.ledger.read_back.apply_all([Change(book.row(b"a"), Event.DIFFERENT, {"reason": "different"})], NOW)
+    assert book.ledger.decisions.send_again(book.row(b"a"), NOW) is State.QUEUED
+    row = book.row(b"a")
+    assert (row.assetid, row.id_from, row.asset_folder, row.differs) == (None,) * 4
+    assert book.ledger.store.column("SELECT index_asked_at FROM assets") == [None]
