@@ -45,7 +45,7 @@ def test_asset_learns_size_and_digest(book):
 def test_asset_of_a_version_is_no_candidate(book, read_back):
     assert sight(book) is None
     other = book.queue(b"b")
-    assert not book.ledger.equal_content.hints(other, M1).asset
+    assert not book.ledger.equal_content.hints(other, M1)[1]
     assert book.ledger.equal_content.sighted(other, M1) == []
 
 

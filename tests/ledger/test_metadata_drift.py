@@ -90,6 +90,6 @@ def test_historic_sighting_follows_its_asset(book):
     book.ledger.versions.unwanted([(row.id, b"a")], Event.VANISHED, NOW)
     book.ledger.assets.record([Asset("A", "F", "name", 10, M1, "doc")], 0, NOW)
     later = book.queue(b"b")
-    assert book.ledger.equal_content.sighted(later, M1) == [("A", "name")]
+    assert book.ledger.equal_content.sighted(later, M1) == [("A", "name", False)]
     book.ledger.metadata_drift.met("G", shown("A", md5=M1))
     assert book.ledger.equal_content.sighted(later, M1) == []

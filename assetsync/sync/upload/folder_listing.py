@@ -408,12 +408,17 @@ class FolderListing:
             listing[destfolderid] = self._clock.steady()
         try:
             with self._held_if_failing(destfolderid):
-                yield
+                try:
+                    yield
+                finally:
+                    with self._lock:
+                        # From now on it is not slow: a report must not replace the hold after a failure.
+                        listing[destfolderid] = float("inf")
+                    if self._ledger.reports.unlisted().get(destfolderid, "").startswith(_RUNS):
+                        self._ledger.queue.release_unlisted(destfolderid)
         finally:
             with self._lock:
                 del listing[destfolderid]
-            if self._ledger.reports.unlisted().get(destfolderid, "").startswith(_RUNS):
-                self._ledger.queue.release_unlisted(destfolderid)
 
     @contextmanager
     def _held_if_failing(self, destfolderid: str) -> Iterator[None]:
