@@ -143,7 +143,14 @@ def test_omitted_settings_have_defaults(make_config):
         "brake": {"max_new_files": 50000, "max_vanished": 10000, "max_vanished_share": 0.5},
         "status": {"listen": Listen("127.0.0.1", 9464), "expected_every": 93_600.0},
         "log": {"format": "auto", "level": "info"},
-        "notify": {"webhook": None, "command": None},
+        "notify": {
+            "webhook": None,
+            "command": None,
+            "heartbeat": None,
+            "heartbeat_file": None,
+            "heartbeat_every": 300.0,
+            "heartbeat_style": "plain",
+        },
     }
     schedule = config.schedule
     assert (schedule.rescan, schedule.index, schedule.verify) == (Interval(3600.0), Interval(60.0), Interval(300.0))
