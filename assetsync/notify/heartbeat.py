@@ -46,7 +46,7 @@ class Request(NamedTuple):
     text: str = ""
 
 
-def request_of(style: str, url: str, vitals: Vitals, site: str = "") -> Request | None:
+def request_of(style: str, url: str, vitals: Vitals, site: str) -> Request | None:
     """Return the request that reports the vitals in a `notify.heartbeat_style`, None if nothing is to be sent."""
     text = f"{site}: {redact(vitals.failure)}"
     text = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -1,8 +1,7 @@
 """Send notices and heartbeats to the administrator's addresses `notify.webhook` and `notify.heartbeat`.
 
-TLS is verified, redirects are not followed, and only the status of the answer counts. The address itself may be a
-secret, so errors name only its host and port. A receiver whose answer's head never ends is abandoned, because later
-notices wait for this one. `notify` decides what is sent and when.
+TLS is verified, no redirect is followed, and only the status of the answer counts. The addresses may be secrets, so
+errors name only host and port. A receiver whose answer's head never ends is abandoned. `notify` decides what is sent.
 """
 
 import httpx

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sqlite3
+import threading
 import time
 import urllib.request
 from urllib.parse import parse_qs, urlsplit
@@ -14,6 +15,7 @@ import pytest
 from pydantic import SecretStr
 
 from assetsync import log
+from assetsync.clock import SystemClock
 from assetsync.config.key import read_heartbeat
 from assetsync.errors import ConfigError
 from assetsync.ledger.ledger import open_ledger
@@ -23,7 +25,7 @@ from assetsync.notify.channel import Undelivered
 from assetsync.notify.heartbeat import Heartbeat, Request, Vitals, request_of
 from assetsync.sandbox import FaultKind, FaultRule
 from tests.forks import call
-from tests.running import KEY
+from tests.running import KEY, SHORT_BUSY_WAIT
 
 TOKEN = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
 HC = f"https://hc.example.com/{TOKEN}"
@@ -113,6 +115,21 @@ def test_redirect_is_not_followed(make_world, sink):
     with pytest.raises(Undelivered, match=r"^notify\.heartbeat: the answer was HTTP status 302$"):
         Heartbeat(make_world().config(), SecretStr(sink.url)).try_it()
     assert len(sink.requests) == 1
+
+
+def test_stop_while_it_looks_sends_nothing(make_world, sink):
+    clock = SystemClock()
+
+    def look():
+        clock.stop.set()
+        return Vitals(lives=False, failure="the ledger is closed")
+
+    config = make_world(notify={"heartbeat_every": "1ms", "heartbeat_style": "healthchecks"}).config()
+    Heartbeat(config, SecretStr(sink.url)).start(look, clock)
+    for thread in threading.enumerate():
+        if thread.name == "heartbeat":
+            thread.join(10)
+    assert (clock.stop.is_set(), sink.requests) == (True, [])
 
 
 # ── the daemon ──
@@ -269,7 +286,7 @@ module.open_ledger = full
 
 def test_unusable_ledger_at_work_is_a_failure(site, sink):
     configure(site, sink)
-    site.start()
+    site.start(broken=SHORT_BUSY_WAIT)
     with contextlib.closing(sqlite3.connect(site.ledger)) as other:
         other.execute("BEGIN IMMEDIATE")
         (site.photos / "a.jpg").write_bytes(b"a")
@@ -392,7 +409,8 @@ def test_run_goes_on_without_the_monitor(site, sink):
     sink.answer = 404
     configure(site, sink)
     (site.photos / "a.jpg").write_bytes(b"a")
-    assert outcome(site, sink) == (0, [START, UP])
+    code, out = run(site, "reconcile", "--json", "--wait", "0s")
+    assert (code, json.loads(out)["in_sync"], sink.requests) == (0, True, [START, UP])
     assert len(site.events("the heartbeat cannot be sent")) == 1
 
 

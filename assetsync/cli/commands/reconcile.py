@@ -131,12 +131,12 @@ def command(
             service = stack.enter_context(open_service(config))
             ends.append(service.close)
             ledger = _opened(config, stack, only_look=only_look)
-            if heartbeat is not None:
-                heartbeat.begin()
             with on_stderr(as_bar=with_bar, quiet=quiet or only_look) as progress:
                 # Only after the bar has started: it replaces stderr, so that log lines do not break the bar.
                 configure_logging(config.log.format, level, stream=sys.stderr)
                 log_uncaught()
+                if heartbeat is not None:
+                    heartbeat.begin()
                 site = build(config, ledger, service, clock, random.SystemRandom())
                 if only_look:
                     report = dry_run(site, partial(_list, as_json=as_json)) if as_list else dry_run(site)
