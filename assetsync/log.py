@@ -46,6 +46,7 @@ _PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
 
 _APART = ("event", "level", "timestamp", "logger", "exception", "stack")
 _PLAIN_VALUE = re.compile(r"[^\s\"=]+")
+_LEAST_PATH = 16
 # A shorter password (`x`) stays in the log: redacting it everywhere would make lines unreadable.
 _LEAST_PASSWORD = 4
 
@@ -119,6 +120,16 @@ def register_password(address: str) -> None:
     for form in {password, unquote(password)}:
         if len(form) >= _LEAST_PASSWORD:
             _SECRETS.add(form)
+
+
+def register_address(address: str) -> None:
+    """Redact an address that is a secret in every line: whole, its path, both without the query, and its password."""
+    rest = address.partition("://")[2].partition("/")[2]
+    base, path = address.partition("?")[0], rest.partition("?")[0]
+    # A shorter path may be a word (`/assetsync`, `/blocked`) that the page and its JSON contain themselves.
+    for secret in (address, *[base] * bool(path), *(part for part in (rest, path) if len(part) >= _LEAST_PATH)):
+        _SECRETS.add(secret)
+    register_password(address)
 
 
 def redact(text: str) -> str:

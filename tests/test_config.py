@@ -143,7 +143,14 @@ def test_omitted_settings_have_defaults(make_config):
         "brake": {"max_new_files": 50000, "max_vanished": 10000, "max_vanished_share": 0.5},
         "status": {"listen": Listen("127.0.0.1", 9464), "expected_every": 93_600.0},
         "log": {"format": "auto", "level": "info"},
-        "notify": {"webhook": None, "command": None},
+        "notify": {
+            "webhook": None,
+            "command": None,
+            "heartbeat": None,
+            "heartbeat_file": None,
+            "heartbeat_every": 300.0,
+            "heartbeat_style": "plain",
+        },
     }
     schedule = config.schedule
     assert (schedule.rescan, schedule.index, schedule.verify) == (Interval(3600.0), Interval(60.0), Interval(300.0))
@@ -565,6 +572,15 @@ MISTAKES = [
     (SMALLEST + "log: {level: loud}\n", "line 9: log.level: it is not an accepted value: write 'debug', 'info'"),
     (SMALLEST + "notify: {webhook: x}\n", "line 9: notify.webhook: it must begin with https:// or http://: write it"),
     (SMALLEST + "notify: {command: \"a 'b\"}\n", "line 9: notify.command: it holds an unclosed quote: write it as a"),
+    (SMALLEST + "notify: {heartbeat: ping}\n", "line 9: notify.heartbeat: it must begin with https:// or http://: wri"),
+    (SMALLEST + "notify: {heartbeat_every: 0}\n", "line 9: notify.heartbeat_every: it must be longer than 0: write a"),
+    (SMALLEST + "notify: {heartbeat_style: gatus}\n", "line 9: notify.heartbeat_style: it is not an accepted value: w"),
+    (SMALLEST + "notify: {heartbeat_file: ping}\n", "line 9: notify.heartbeat_file: it must be an absolute path: begi"),
+    (SMALLEST + "notify: {heartbeat_file: /srv/media/x}\n", "line 9: notify.heartbeat_file: it is inside root: move i"),
+    (
+        SMALLEST + "notify: {heartbeat: 'http://x', heartbeat_file: /x}\n",
+        "line 9: notify.heartbeat_file: notify.heartbeat gives the address, too: remove one of the two",
+    ),
     (SMALLEST + "log: {level: *x}\n", "line 9: log.level: aliases (*name) are not supported: write the value out"),
     (SMALLEST + "log: &x {}\n", "line 9: log: anchors (&name) are not supported: remove it"),
     (SMALLEST + "<<: {a: b}\n", "line 9: <<: merge keys (<<) are not supported: write the values out"),
@@ -716,6 +732,7 @@ def test_wrong_value_is_shown(mistakes_of, text, value):
         SMALLEST + f"watch: {{settle: {KEY}}}\n",
         SMALLEST + 'log: {level: "a\\x1b[2J"}\n',
         SMALLEST + "notify: {webhook: hooks-secret}\n",
+        SMALLEST + "notify: {heartbeat: ping-secret}\n",
         SMALLEST + "upload: {token: my-secret}\n",
         SMALLEST.replace("folders:", "  api_key_file: my-secret\nfolders:"),
         SMALLEST.replace("folders:", "  proxy: me:my-secret@proxy\nfolders:"),
@@ -740,9 +757,11 @@ def test_the_configuration_cannot_be_changed(make_config):
 
 def test_secret_addresses_are_not_in_repr(make_config):
     text = SMALLEST.replace("folders:", f"  proxy: http://me:{KEY}@proxy:3128\nfolders:")
-    config = make_config(f"notify: {{webhook: 'https://hooks.example.com/{KEY}'}}\n", text=text)
+    hook = f"https://hooks.example.com/{KEY}"
+    config = make_config(f"notify: {{webhook: '{hook}', heartbeat: '{hook}'}}\n", text=text)
     assert KEY in config.service.proxy
     assert KEY in config.notify.webhook
+    assert KEY in config.notify.heartbeat
     assert KEY not in repr(config)
 
 

@@ -2,6 +2,7 @@
 
 The configuration itself never holds the key. No error here shows the key or a part of it. Keeping the key out of the
 log is left to `log.register_secret`; reporting a key file that others can read (`key_file_warning`) to the commands.
+The address of the heartbeat is a secret, too, and is read in the same way.
 """
 
 import ctypes
@@ -39,9 +40,8 @@ def read_api_key(config: SiteConfig, environ: Mapping[str, str]) -> SecretStr:
     file = key_file(config, environ)
     named_by = _BESIDE if config.service.api_key_file is None else "service.api_key_file"
     for name, path in ((f"{file} ({named_by})", file), ("ledger", config.ledger)):
-        if path is not None and is_inside(path, config.root):
-            problem = "it is inside root" + ("" if path.is_relative_to(config.root) else ", through a link")
-            raise _error(name, problem, "move it elsewhere: files inside root are uploaded")
+        if path is not None:
+            _refuse_inside(config.root, name, path)
     if file is not None:
         return read_key_file(file, named_by)
     if KEY_VARIABLE in environ:
@@ -58,6 +58,29 @@ def read_api_key(config: SiteConfig, environ: Mapping[str, str]) -> SecretStr:
         f"write it into {beside or 'a file'}, name its file in service.api_key_file, set ${KEY_VARIABLE}, or give the "
         f"systemd credential {_CREDENTIAL}",
     )
+
+
+def read_heartbeat(config: SiteConfig, environ: Mapping[str, str]) -> SecretStr | None:
+    """Return the address of the heartbeat; None if there is none.
+
+    It is `notify.heartbeat`, or else in `notify.heartbeat_file`, or else the systemd credential `heartbeat`. Raise
+    ConfigError as `read_api_key` does.
+    """
+    if config.notify.heartbeat is not None:
+        return SecretStr(config.notify.heartbeat)
+    file, named_by = config.notify.heartbeat_file, "notify.heartbeat_file"
+    if file is None:
+        file, named_by = _credential(environ, "heartbeat"), "the systemd credential heartbeat"
+    if file is None:
+        return None
+    _refuse_inside(config.root, f"{file} ({named_by})", file)
+    return read_key_file(file, named_by, what="address")
+
+
+def _refuse_inside(root: Path, name: str, path: Path) -> None:
+    if is_inside(path, root):
+        problem = "it is inside root" + ("" if path.is_relative_to(root) else ", through a link")
+        raise _error(name, problem, "move it elsewhere: files inside root are uploaded")
 
 
 def key_file(config: SiteConfig, environ: Mapping[str, str]) -> Path | None:
@@ -88,9 +111,9 @@ def _beside(config: SiteConfig) -> Path | None:
     return config.file and config.file.with_suffix(".key")
 
 
-def _credential(environ: Mapping[str, str]) -> Path | None:
+def _credential(environ: Mapping[str, str], name: str = _CREDENTIAL) -> Path | None:
     directory = environ.get(_CREDENTIALS_VARIABLE)
-    path = Path(directory) / _CREDENTIAL if directory else None
+    path = Path(directory) / name if directory else None
     return path if path is not None and path.exists() else None
 
 
@@ -110,43 +133,41 @@ def outdated_credential(config: SiteConfig, environ: Mapping[str, str]) -> str |
     return f"{beside} has changed, and a reload goes on with the key of the last start" if is_newer else None
 
 
-def read_key_file(path: Path, named_by: str, fill: str = "it") -> SecretStr:
+def read_key_file(path: Path, named_by: str, fill: str = "it", *, what: str = "API key") -> SecretStr:
     """Return the key in a file; raise ConfigError, which names the file and the setting that it comes from.
 
-    `fill` names the file to write the key into.
+    `fill` names the file to write the key into, `what` the secret in it.
     """
     try:
         data = read_source(path, _MAX_BYTES)
     except OSError as exc:
         reason = exc.strerror or type(exc).__name__
-        fix = "create it with the API key in it, readable for the user that assetsync runs as"
+        fix = f"create it with the {what} in it, readable for the user that assetsync runs as"
         if named_by == _BESIDE and isinstance(exc, PermissionError):
             # For the shipped units it is root's: systemd hands the key to the daemon.
             fix = f"run the command as root, or give the key in ${KEY_VARIABLE}"
         raise _error(f"{path} ({named_by})", f"it cannot be read ({reason})", fix) from exc
     if len(data) > _MAX_BYTES:
-        raise _error(
-            f"{path} ({named_by})", "the file is too large for an API key", "name the file that holds only the key"
-        )
+        problem, fix = f"the file is too large for an {what}", f"name the file that holds only the {what}"
+        raise _error(f"{path} ({named_by})", problem, fix)
     try:
-        return checked_key(data.decode("ascii"), f"{path} ({named_by})", fill)
+        return checked_key(data.decode("ascii"), f"{path} ({named_by})", fill, what=what)
     except UnicodeDecodeError:
         # Not chained: the decoder's message contains bytes of the key.
-        raise _error(
-            f"{path} ({named_by})", "the file holds characters other than ASCII", f"write only the key into {fill}"
-        ) from None
+        problem, fix = "the file holds characters other than ASCII", f"write only the {what} into {fill}"
+        raise _error(f"{path} ({named_by})", problem, fix) from None
 
 
-def checked_key(text: str, where: str, fill: str = "it") -> SecretStr:
+def checked_key(text: str, where: str, fill: str = "it", *, what: str = "API key") -> SecretStr:
     """Return a text as a key, without its line end; raise ConfigError if it cannot be a key."""
     key = text.rstrip("\r\n")
     if not key:
-        raise _error(where, "it is empty", f"write the API key into {fill}")
+        raise _error(where, "it is empty", f"write the {what} into {fill}")
     if not key.isascii() or not key.isprintable() or " " in key:
         problem = "it holds spaces, several lines or control characters"
-        raise _error(where, problem, f"write only the API key into {fill}")
+        raise _error(where, problem, f"write only the {what} into {fill}")
     if len(key) < SHORTEST_KEY:
-        raise _error(where, f"it has fewer than {SHORTEST_KEY} characters", f"write the whole API key into {fill}")
+        raise _error(where, f"it has fewer than {SHORTEST_KEY} characters", f"write the whole {what} into {fill}")
     return SecretStr(key)
 
 

@@ -131,12 +131,17 @@ def _across(document: Document) -> Iterator[Problem]:
         if due is None:
             path = ("schedule", name)
             yield Problem(path, "it has no value", "write an interval, a cron line, or off", *document.mark(path))
-    root, service = value.get("root"), value.get("service")
+    root, service, notify = (value.get(name) for name in ("root", "service", "notify"))
     yield from _doubled_folders(document, value.get("folders"))
     yield from _unknown_custom_fields(document, value.get("folders"), service)
     key_file = service.get("api_key_file") if isinstance(service, dict) else None
+    beat, beat_file = (isinstance(notify, dict) and notify.get(name) for name in ("heartbeat", "heartbeat_file"))
+    if beat and beat_file:
+        path = ("notify", "heartbeat_file")
+        yield Problem(path, "notify.heartbeat gives the address, too", "remove one of the two", *document.mark(path))
     for at, place, elsewhere in (
         (("service", "api_key_file"), key_file, "/etc/assetsync, because files in the tree are uploaded"),
+        (("notify", "heartbeat_file"), beat_file, "/etc/assetsync, because files in the tree are uploaded"),
         (("ledger",), value.get("ledger"), "/var/lib/assetsync, because assetsync never writes into the tree"),
     ):
         if isinstance(root, str) and isinstance(place, str) and PurePosixPath(place).is_relative_to(root):

@@ -392,12 +392,16 @@ class Log(Section):
 
 
 class Notify(Section):
-    """The receivers of messages about a brake or a stop; a webhook address often holds a secret, so it is not shown."""
+    """The receivers of messages and of the heartbeat; their addresses often hold a secret, so they are not shown."""
 
     webhook: Annotated[WebAddress | None, Field(repr=False)] = None
     command: (
         Annotated[Texts, BeforeValidator(_command), WithJsonSchema({"anyOf": [{"type": "string"}, LIST]})] | None
     ) = None
+    heartbeat: Annotated[WebAddress | None, Field(repr=False)] = None
+    heartbeat_file: Absolute | None = None
+    heartbeat_every: SomeTime = 300.0
+    heartbeat_style: Literal["plain", "healthchecks", "kuma"] = "plain"
 
 
 class FileOf(NamedTuple):

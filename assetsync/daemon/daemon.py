@@ -28,7 +28,7 @@ from assetsync.clock import SystemClock
 from assetsync.config.models import SiteConfig
 from assetsync.core.notices import Problem
 from assetsync.daemon.loops import Loop, Pulse
-from assetsync.daemon.schedule import Schedule
+from assetsync.daemon.schedule import Schedule, next_run
 from assetsync.daemon.systemd import RELOAD, STOP, Notifier, Signals
 from assetsync.daemon.work import Work
 from assetsync.errors import (
@@ -45,11 +45,12 @@ from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import DAEMON, LastHolder, PageAddress, Pause, Refusal
 from assetsync.log import log_uncaught, redact
 from assetsync.model import NextTry
+from assetsync.notify.heartbeat import LEDGER, Vitals, heartbeat_of
 from assetsync.notify.notifications import Notifications, current_problems
 from assetsync.parts import make_service
 from assetsync.status.board import Board
 from assetsync.status.metrics import Metrics
-from assetsync.status.sentences import headline
+from assetsync.status.sentences import failure, headline
 from assetsync.status.server import Server
 from assetsync.status.site_status import Live
 from assetsync.sync.context import Heartbeat
@@ -77,6 +78,7 @@ _RESTARTED = "systemd restarts it; the next start looks up what was open"
 _WAITS_FOR_A_PERSON = "systemd does not restart it: a person must look, then `systemctl restart assetsync@SITE`"
 _HANGS = "systemd restarts the daemon at the end of WatchdogSec, unless the loop goes on before"
 _STATUS_PATIENCE = 0.5
+_VITALS_PATIENCE = 30.0
 
 
 class Configured(NamedTuple):
@@ -111,6 +113,7 @@ class Daemon:
         self._end: Ended | Configured = Ended.STOPPED
         self._refused: tuple[float, str] | None = None
         self._page: PageAddress | None = None
+        self._vitals: Callable[[], Vitals] = lambda: Vitals(lives=False)
         self._failure: BaseException | None = None
         self._feed_at = 0.0
         self._sign_of_life_at = float("-inf")
@@ -124,7 +127,10 @@ class Daemon:
 
         Raise the error that ended a loop, and the errors of `open_ledger`.
         """
+        heartbeat = heartbeat_of(self._config, os.environ)
         notifications = Notifications(self._config, os.environ, self.clock, self._failed)
+        if heartbeat is not None:
+            heartbeat.start(lambda: self._vitals(), self.clock)  # noqa: PLW0108 - it is replaced once the loops exist
         try:
             return self._open(notifications)
         finally:
@@ -198,6 +204,7 @@ class Daemon:
                     self._notifier.ready()
                 waits = True
                 if not is_busy:
+                    self._vitals = lambda: Vitals(lives=False, failure=LEDGER)
                     notifications.waits_for_ledger(str(error))
                 self._notifier.status(f"waiting for the ledger: {error}")
                 self._notifier.alive()
@@ -234,6 +241,7 @@ class Daemon:
         following = partial(self._next_try, ledger, schedule)
         board = Board(self._config, ledger, self.clock, metrics, live, next_try=following)
         server = self._once_usable(lambda: self._server(board, ledger), notifications)
+        self._vitals = partial(self._look_at_vitals, board, live, loops)
         stops = [schedule.stop] if server is None else [server.stop, schedule.stop]
         loops += [self._loop("notify", notifications.step, lack)] if notifications else []
         loops += [] if server is None else [self._loop("paths", board.index_paths, lack)]
@@ -268,6 +276,21 @@ class Daemon:
             adopted=site.context.progress.read().adopted,
             sent=site.context.progress.sent(),
         )
+
+    def _look_at_vitals(self, board: Board, live: Callable[[], Live], loops: Sequence[Loop]) -> Vitals:
+        """Return whether all loops report, scans are in time and the key is accepted; and why nothing is mirrored.
+
+        A scan is in time until `late_after` seconds after it was due; the first one has as long from the start.
+        """
+        try:
+            status = board.status(_VITALS_PATIENCE)
+        except LedgerError:
+            return Vitals(lives=False, failure=LEDGER)
+        now, waits = live(), any(loop.ledger_trouble is not None for loop in loops)
+        since = max(now.started_at, 0.0 if status.last_scan is None else status.last_scan.at)
+        due = next_run(self._config.schedule.rescan, since)
+        is_late = due is not None and status.at - due > status.late_after
+        return Vitals(not (now.late or is_late or status.key_refused), LEDGER if waits else failure(status))
 
     def _server(self, board: Board, ledger: Ledger) -> Server | None:
         listen, before = self._config.status.listen, ledger.runs.recorded(PageAddress)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
-from pydantic import SecretStr
 
 from assetsync.app import Site
 from assetsync.config.models import SiteConfig
@@ -23,7 +22,7 @@ from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.read_back import INDEX_STOPPED
 from assetsync.ledger.reports import Reports
 from assetsync.ledger.runs import DAY, HeldUp, Pause
-from assetsync.log import register_password, register_secret
+from assetsync.log import register_address
 from assetsync.model import Clock
 from assetsync.notify.channel import Channel, Command, Undelivered, encoded
 from assetsync.service.webhook import Webhook
@@ -157,8 +156,6 @@ _REPORTED = "told"
 # `ended` does not apply at the next start, because the daemon runs again.
 _STILL_DUE = "the next start sends those that still apply"
 _EVERY = 2.0
-# A shorter path may be a word (`/assetsync`, `/blocked`) that the page and its JSON contain themselves.
-_LEAST_SECRET = 16
 _PATIENCE = 40.0  # longer than a command or an answer may take
 
 Look = Callable[[Collection[str]], list[Problem]]
@@ -173,17 +170,14 @@ def receivers(config: SiteConfig, environ: Mapping[str, str]) -> dict[str, Recei
     """Return the configured receivers, by their keys below `notify`. Raise ConfigError."""
     found: dict[str, Receiver] = {}
     if config.notify.webhook is not None:
-        # Hide a webhook's address, which a traceback may contain: anyone who knows its path may post there.
-        for secret in (config.notify.webhook, config.notify.webhook.partition("://")[2].partition("/")[2]):
-            if len(secret) >= _LEAST_SECRET:
-                register_secret(SecretStr(secret))
-        register_password(config.notify.webhook)
+        # A traceback may contain a webhook's address: anyone who knows its path may post there.
+        register_address(config.notify.webhook)
         ca_file = str(config.service.ca_file) if config.service.ca_file else None
         webhook = Webhook(config.notify.webhook, ca_file=ca_file, proxy=config.service.proxy)
 
         def post(notice: Notice) -> None:
             try:
-                webhook.post(encoded(notice))
+                webhook.send(encoded(notice))
             except ServiceError as error:
                 raise Undelivered(f"notify.webhook: {error.message}") from error
 

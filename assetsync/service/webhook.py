@@ -1,8 +1,7 @@
-"""Post notices to the administrator's address `notify.webhook`.
+"""Send notices and heartbeats to the administrator's addresses `notify.webhook` and `notify.heartbeat`.
 
-TLS is verified, redirects are not followed, and only the status of the answer counts. The address itself may be a
-secret, so errors name only its host and port. A receiver whose answer's head never ends is abandoned, because later
-notices wait for this one. `notify` decides what is posted and when.
+TLS is verified, no redirect is followed, and only the status of the answer counts. The addresses may be secrets, so
+errors name only host and port. A receiver whose answer's head never ends is abandoned. `notify` decides what is sent.
 """
 
 import httpx
@@ -13,40 +12,41 @@ from assetsync.service.errors import TRANSPORT_ERRORS, unreachable
 from assetsync.service.transport import HEADERS, ServiceSettings, Transport, address, tls_context
 
 _PATIENCE = 30.0
-_HEADERS = HEADERS | {"Content-Type": "application/json; charset=utf-8", "Connection": "close"}
+_HEADERS = HEADERS | {"Connection": "close"}
 
 
 class Webhook:
-    """A sender of JSON to one address; each notice has its own connection, because notices are hours apart."""
+    """A sender to one address; each request has its own connection, because requests are minutes apart."""
 
     def __init__(
-        self, url: str, *, ca_file: str | None = None, proxy: str | None = None, patience: float = _PATIENCE
-    ) -> None:
-        """Prepare the sender without opening a connection; raises ConfigError.
+        self, url: str, key: str = "notify.webhook", *, ca_file: str | None = None, proxy: str | None = None,
+        patience: float = _PATIENCE,
+    ) -> None:  # fmt: skip
+        """Prepare the sender without opening a connection; `key` names the address in errors. Raise ConfigError.
 
         `ca_file` is trusted in addition to the system's authorities. `patience` limits in seconds each silence of the
         receiver, and the total time for the head of its answer.
         """
-        self._url = address("notify.webhook", url)
+        self._url = address(key, url)
         self._settings = ServiceSettings(url, url, SecretStr(""), proxy=proxy, read_timeout=patience)
         self._tls = tls_context(ca_file, and_system=True)
-        # Raises ConfigError for a proxy that cannot be used.
-        Transport(self._settings, self._tls)
+        Transport(self._settings, self._tls)  # raises ConfigError for a proxy that cannot be used
 
-    def post(self, body: bytes) -> int:
-        """Post one JSON object and return the status of the answer.
+    def send(self, body: bytes = b"", *, kind: str = "application/json", url: str | None = None) -> int:
+        """Post a body, or get without one, and return the status of the answer. `url` replaces the address.
 
         Raise ServiceUnreachable, and BadAnswer for any status but 2xx.
         """
         transport, timeout = Transport(self._settings, self._tls), self._settings.read_timeout
+        method, headers = ("POST", {"Content-Type": f"{kind}; charset=utf-8"}) if body else ("GET", {})
         try:
             with (
                 httpx.Client(transport=transport, trust_env=False, timeout=timeout) as client,
-                client.stream("POST", self._url, content=body, headers=_HEADERS) as response,
+                client.stream(method, url or self._url, content=body, headers=_HEADERS | headers) as response,
             ):
-                status = response.status_code
+                if response.is_success:
+                    return response.status_code
         except TRANSPORT_ERRORS as exc:
             raise unreachable(exc, self._url) from exc
-        if not response.is_success:
-            raise BadAnswer(f"the answer was HTTP status {status}", hint="see the receiver's log", status=status)
-        return status
+        status = response.status_code
+        raise BadAnswer(f"the answer was HTTP status {status}", hint="see the receiver's log", status=status)

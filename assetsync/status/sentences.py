@@ -70,6 +70,9 @@ _EACH = 5
 _BAR = 20
 """The width of the bar of an import, in characters."""
 
+_LASTING = 15 * 60.0
+"""Seconds after which an outage is reported, as for its message (`core.notices`), which is slow to load."""
+
 _PAUSES = {
     "key_refused": "the service refuses the API key",
     "key_cached": "searches still refuse the API key, which uploads accept",
@@ -96,8 +99,8 @@ def headline(status: SiteStatus) -> str:
 def _urgency(status: SiteStatus) -> str:
     needs, counts = [*_needs(status)], ", ".join(_counts(status))
     held_up = status.held_up
-    pause = status.paused or status.ended_by
-    if pause is not None and pause.reason == "key_refused":
+    pause = status.trouble
+    if pause is not None and status.key_refused:
         needs.insert(0, _paused(status, pause))
         pause = None
     stopped = ""
@@ -161,19 +164,38 @@ def _needs(status: SiteStatus) -> Iterator[str]:
     if status.not_running_since is not None:
         said = "not running since" if _is_of_daemon(status) else "no pass since"
         yield f"{said} {hour(status.not_running_since, status.at)}"
-    if status.brakes:
-        kinds = dict.fromkeys(brake.kind for brake in status.brakes)
-        yield f"uploads stopped ({'; '.join(_stopped_by(status, kind) for kind in kinds)})"
+    yield from _braked(status)
     if status.missing_folders:
         yield not_there(status.missing_folders)
     if status.unreadable is not None:
         yield f"{unread(status)} unreadable"
-    if status.without_room is not None:
-        yield "ledger disk full"
+    yield from _full(status)
     if status.index_stopped is not None:
         yield "indexing stopped"
     if status.wrong_address is not None:
         yield "wrong upload address"
+
+
+def failure(status: SiteStatus) -> str:
+    """Return why nothing can be mirrored, "" if it can: the key, a brake, the ledger's disk, or an outage that lasts.
+
+    No file and no folder is named. An outage lasts if messages report it, or if it ended a run.
+    """
+    pause = status.trouble
+    lasts = pause is not None and (status.key_refused or status.paused is None or status.at - pause.since >= _LASTING)
+    paused = [_paused(status, pause)] if pause is not None and lasts else []
+    return ", ".join([*paused, *_braked(status), *_full(status)])
+
+
+def _braked(status: SiteStatus) -> Iterator[str]:
+    if status.brakes:
+        kinds = dict.fromkeys(brake.kind for brake in status.brakes)
+        yield f"uploads stopped ({'; '.join(_stopped_by(status, kind) for kind in kinds)})"
+
+
+def _full(status: SiteStatus) -> Iterator[str]:
+    if status.without_room is not None:
+        yield "ledger disk full"
 
 
 def _stopped_by(status: SiteStatus, kind: str) -> str:
@@ -292,7 +314,7 @@ def missing_folders(names: Iterable[str]) -> Iterator[str]:
 
 def trouble(status: SiteStatus) -> str | None:
     """Return the pause of the running process, or the trouble that ended the last process; None if there is none."""
-    pause = status.paused or status.ended_by
+    pause = status.trouble
     if pause is None:
         return None
     if status.paused is not None:

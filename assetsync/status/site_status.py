@@ -310,15 +310,24 @@ class SiteStatus:
         return 0.0 if self.oldest is None else max(0.0, self.at - self.oldest.queued_at)
 
     @property
+    def trouble(self) -> Pause | None:
+        """The pause of the running process, or the trouble that ended the last process; None if there is none."""
+        return self.paused or self.ended_by
+
+    @property
+    def key_refused(self) -> bool:
+        """Whether the service refuses the key."""
+        return self.trouble is not None and self.trouble.reason == "key_refused"
+
+    @property
     def level(self) -> Level:
         """The urgency of the status."""
-        trouble = self.paused or self.ended_by
-        key_refused = trouble is not None and trouble.reason == "key_refused"
+        key_refused = self.key_refused
         asks = self.brakes, self.missing_folders, self.unreadable, key_refused, self.without_room, self.index_stopped
         is_asked = any(asks) or not self.is_watched or self.wrong_address is not None
         if self.counts.of(State.BLOCKED) or is_asked:
             return Level.NEEDS_YOU
-        return Level.IN_SYNC if self.in_sync and trouble is None else Level.UNDER_WAY
+        return Level.IN_SYNC if self.in_sync and self.trouble is None else Level.UNDER_WAY
 
     @property
     def badge(self) -> str:

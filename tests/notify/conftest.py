@@ -10,23 +10,33 @@ import pytest
 
 
 class Sink:
-    """An HTTP server that keeps what is posted; `answer` is the status of its answers."""
+    """An HTTP server that keeps what it is sent; `answer` is the status of its answers, given while it is `awake`."""
 
     def __init__(self, answer=200):
         self.answer = answer
         self.bodies: list[bytes] = []
+        self.requests: list[tuple[str, str, str]] = []
+        self.location = "/"
+        self.awake = threading.Event()
+        self.awake.set()
         self.arrived = threading.Condition()
         sink = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"]))
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 with sink.arrived:
                     sink.bodies.append(body)
+                    sink.requests.append((self.command, self.path, body.decode()))
                     sink.arrived.notify_all()
+                sink.awake.wait(60)
                 self.send_response(sink.answer)
                 self.send_header("Content-Length", "0")
+                self.send_header("Location", sink.location)
                 self.end_headers()
+
+            def do_GET(self):
+                self.do_POST()
 
             def log_message(self, *_args):
                 """Log nothing."""
@@ -46,7 +56,12 @@ class Sink:
             assert self.arrived.wait_for(lambda: len(self.bodies) >= count, seconds), self.bodies
         return self.messages
 
+    def until(self, true, seconds: float = 30) -> None:
+        with self.arrived:
+            assert self.arrived.wait_for(lambda: true(self.requests), seconds), self.requests
+
     def close(self):
+        self.awake.set()
         self.server.shutdown()
         self.server.server_close()
         self.thread.join()

@@ -245,4 +245,4 @@ def test_check_reports_absent_receivers(site):
     configure(site)
     code, out = run(site, "check", "--notify")
     assert code == 2, out
-    assert "fix: set notify.webhook or notify.command" in out
+    assert "fix: set notify.webhook, notify.command or notify.heartbeat" in out

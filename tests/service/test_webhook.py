@@ -33,7 +33,7 @@ def receive(serve):
 
 def test_message_is_posted_as_json(receive):
     server = receive()
-    assert Webhook(f"http://127.0.0.1:{server.port}/a/b?token=x%20y").post(BODY) == 204
+    assert Webhook(f"http://127.0.0.1:{server.port}/a/b?token=x%20y").send(BODY) == 204
     head, _, body = server.seen[0].partition(b"\r\n\r\n")
     assert head.splitlines()[0] == b"POST /a/b?token=x%20y HTTP/1.1"
     lines = {line.lower() for line in head.splitlines()[1:]}
@@ -44,7 +44,7 @@ def test_message_is_posted_as_json(receive):
 
 def test_address_credentials_are_sent(receive):
     server = receive()
-    Webhook(f"http://us%40er:pass@127.0.0.1:{server.port}/").post(BODY)
+    Webhook(f"http://us%40er:pass@127.0.0.1:{server.port}/").send(BODY)
     head = server.seen[0].partition(b"\r\n\r\n")[0]
     assert b"Authorization: Basic " + base64.b64encode(b"us@er:pass") in head
     assert b"Host: 127.0.0.1:" in head
@@ -56,7 +56,7 @@ def test_any_status_but_success_is_none(receive, status):
     location = f"Location: http://127.0.0.1:{elsewhere.port}/\r\n" if 300 <= status < 400 else ""
     server = receive(f"HTTP/1.1 {status} X\r\n{location}Content-Length: 0\r\n\r\n".encode())
     with pytest.raises((BadAnswer, ServiceUnreachable)):
-        Webhook(f"http://127.0.0.1:{server.port}/").post(BODY)
+        Webhook(f"http://127.0.0.1:{server.port}/").send(BODY)
     assert elsewhere.seen == []
     assert len(server.seen) == 1
 
@@ -65,14 +65,14 @@ def test_any_status_but_success_is_none(receive, status):
 def test_delivery_error_redacts_the_address(receive, answer):
     server = receive(answer)
     with pytest.raises(ServiceUnreachable) as caught:
-        Webhook(f"http://user:pass@127.0.0.1:{server.port}/s3cret?t=s3cret").post(BODY)
+        Webhook(f"http://user:pass@127.0.0.1:{server.port}/s3cret?t=s3cret").send(BODY)
     assert f"127.0.0.1:{server.port}" in str(caught.value)
     assert not [word for word in ("s3cret", "user", "pass") if word in str(caught.value)]
 
 
 def test_the_answers_body_is_not_read(receive):
     server = receive(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\nx")
-    assert Webhook(f"http://127.0.0.1:{server.port}/").post(BODY) == 200
+    assert Webhook(f"http://127.0.0.1:{server.port}/").send(BODY) == 200
 
 
 def test_headless_webhook_answer_is_abandoned():
@@ -92,7 +92,7 @@ def test_headless_webhook_answer_is_abandoned():
         thread = threading.Thread(target=answer, args=(listener,), daemon=True)
         thread.start()
         with pytest.raises(ServiceUnreachable, match="did not answer in time"):
-            Webhook(f"http://127.0.0.1:{listener.getsockname()[1]}/", patience=0.5).post(BODY)
+            Webhook(f"http://127.0.0.1:{listener.getsockname()[1]}/", patience=0.5).send(BODY)
         assert gone.wait(10), "the connection was closed"
         thread.join(10)
 
@@ -100,7 +100,7 @@ def test_headless_webhook_answer_is_abandoned():
 def test_configured_proxy_is_used(receive, monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     proxy = receive()
-    Webhook("http://hook.invalid/x", proxy=f"http://127.0.0.1:{proxy.port}").post(BODY)
+    Webhook("http://hook.invalid/x", proxy=f"http://127.0.0.1:{proxy.port}").send(BODY)
     assert proxy.seen[0].startswith(b"POST http://hook.invalid/x HTTP/1.1")
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from assetsync.core.notices import DELAYS
 from assetsync.core.states import Event
 from assetsync.ledger.queue import Intent
 from assetsync.ledger.rows import apply
@@ -18,6 +19,7 @@ from assetsync.status.board import _ICONS
 from assetsync.status.document import as_object
 from assetsync.status.sentences import (
     adopted_differing,
+    failure,
     headline,
     is_command,
     leftovers,
@@ -36,8 +38,9 @@ STOPPED = "Stopped by uploads in doubt for 4 min (the next can be decided in 1 m
 ELSEWHERE = "the service has a new address and shows none of the known assets"
 
 
-def paused(world, reason="unreachable", start=None):
-    said = {"start": start or world.ledger.start_no, "since": world.clock.now() - 720, "reason": reason, "detail": "x"}
+def paused(world, reason="unreachable", start=None, seconds=720):
+    since = world.clock.now() - seconds
+    said = {"start": start or world.ledger.start_no, "since": since, "reason": reason, "detail": "x"}
     world.ledger.set_fact("paused", json.dumps(said))
 
 
@@ -82,6 +85,32 @@ def braked(world):
 
 
 EMPTIED = "a mapped folder is empty or missing: 5 files missing since 2023-11-14 22:13 UTC"
+
+
+@pytest.mark.parametrize(
+    ("happened", "said"),
+    [
+        ([verified], ""),
+        ([verified, blocked, missing, unreadable], ""),
+        ([queued, held_up], ""),
+        ([queued, paused], ""),
+        ([queued, lambda world: paused(world, seconds=900)], "paused for 15 min (the service cannot be reached)"),
+        (
+            [braked, lambda world: paused(world, "key_refused", seconds=1)],
+            f"paused for 1 s (the service refuses the API key), uploads stopped ({EMPTIED})",
+        ),
+    ],
+)
+def test_failure_is_a_brake_the_key_or_a_lasting_outage(world, happened, said):
+    for each in happened:
+        each(world)
+    status = read_status(world.config().outline, world.ledger, world.clock.now(), running=True)
+    assert failure(status) == said
+    assert failure(replace(status, without_room="x")).endswith("ledger disk full")
+
+
+def test_outage_fails_as_soon_as_it_is_reported():
+    assert DELAYS.outage == 900
 
 
 @pytest.mark.parametrize(

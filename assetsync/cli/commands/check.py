@@ -55,6 +55,7 @@ from assetsync.ledger.reports import view_ledger
 from assetsync.log import redact
 from assetsync.model import SearchRequest
 from assetsync.notify.channel import Undelivered
+from assetsync.notify.heartbeat import heartbeat_of
 from assetsync.notify.notifications import receivers
 from assetsync.parts import make_service
 from assetsync.service.client import HttpService
@@ -100,6 +101,7 @@ def look_at_page(config: SiteConfig) -> Iterator[Finding]:
 _FIX = {
     "webhook": "correct notify.webhook, or see the receiver's log",
     "command": "run the program by hand as assetsync's user, with a line of JSON on its stdin",
+    "heartbeat": "correct notify.heartbeat, or see the monitor",
 }
 
 
@@ -107,11 +109,16 @@ def look_at_notify(config: SiteConfig, *, send: bool) -> Iterator[Finding]:
     """Yield the findings about `notify`; with `send`, send a test message on each channel and report the result."""
     try:
         found = receivers(config, os.environ)
-    except ConfigError:
-        # The check of the service has already reported it.
+        heartbeat = heartbeat_of(config, os.environ)
+    except ConfigError as error:
+        # The check of the service has already reported its own keys.
+        own = [mistake for mistake in error.mistakes if not mistake.startswith("service.")]
+        yield from (Finding("notify", Level.ERROR, mistake) for mistake in own)
         return
+    if heartbeat is not None:
+        found["heartbeat"] = lambda _notice: heartbeat.try_it()
     if send and not found:
-        fix = "set notify.webhook or notify.command"
+        fix = "set notify.webhook, notify.command or notify.heartbeat"
         yield Finding("notify", Level.ERROR, "no message can be sent: the configuration names no channel", fix)
     program = config.notify.command
     if program and shutil.which(program[0]) is None:
@@ -310,7 +317,9 @@ _COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
 
 @click.command("check")
 @with_config_path
-@click.option("--notify", is_flag=True, help="Send a test message to notify.webhook and notify.command too.")
+@click.option(
+    "--notify", is_flag=True, help="Send a test message to notify.webhook, notify.command and notify.heartbeat too."
+)
 @with_json("Print one object.")
 def command(path: Path, *, notify: bool, as_json: bool) -> int:
     """Test everything that a run needs, and print a fix for each finding; change nothing.

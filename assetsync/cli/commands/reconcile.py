@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -25,6 +26,7 @@ from assetsync.cli.output import making_temporary, note, warn, write, write_data
 from assetsync.cli.progress import on_stderr
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, key_file, key_file_warning
+from assetsync.config.key import read_heartbeat
 from assetsync.errors import LedgerBusy, LedgerDenied, UsageError
 from assetsync.ledger.file.ledger_files import exists
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
@@ -32,11 +34,14 @@ from assetsync.ledger.runs import PASS, LastHolder
 from assetsync.log import configure_logging, log_uncaught
 from assetsync.parts import expect_root
 from assetsync.reconcile import Reconciler, Report, dry_run
-from assetsync.status.sentences import leftovers, missing_folders, not_there, sent_from, unsettled
+from assetsync.status.sentences import failure, leftovers, missing_folders, not_there, sent_from, unsettled
 from assetsync.status.site_status import read_status
 from assetsync.sync.intake.intake import Planned
 from assetsync.sync.requests.decisions import Adopt
 from assetsync.text import amount, files, path_keys, plural, printable, runnable
+
+if TYPE_CHECKING:
+    from assetsync.notify.heartbeat import Heartbeat
 
 KEYS = (
     "site",
@@ -116,7 +121,7 @@ def command(
     level = "warning" if (quiet or with_bar) and config.log.level in ("debug", "info") else config.log.level
     _warn_of_key(config)
     limit_heaps()
-    notifies = (config.notify.webhook is not None or bool(config.notify.command)) and not only_look
+    heartbeat = None if only_look else _heartbeat(config)
     ledger: Ledger | None = None
     with ExitStack() as stack:
         clock = SystemClock()
@@ -130,6 +135,8 @@ def command(
                 # Only after the bar has started: it replaces stderr, so that log lines do not break the bar.
                 configure_logging(config.log.format, level, stream=sys.stderr)
                 log_uncaught()
+                if heartbeat is not None:
+                    heartbeat.begin()
                 site = build(config, ledger, service, clock, random.SystemRandom())
                 if only_look:
                     report = dry_run(site, partial(_list, as_json=as_json)) if as_list else dry_run(site)
@@ -138,10 +145,8 @@ def command(
                     ledger.runs.record(LastHolder, LastHolder(PASS, clock.now(), timer))
                     report = Reconciler(site, wait=wait, adopt=adopt, progress=progress).run()
                     ledger.runs.record(LastHolder, LastHolder(PASS, clock.now(), timer))
-            if notifies and not report.interrupted:
-                from assetsync.notify.notifications import notify_once  # noqa: PLC0415 - slow to load, and rarely needed
-
-                notify_once(site, os.environ)
+            if not only_look and not report.interrupted:
+                _notify(site, report, heartbeat)
         except (LedgerBusy, LedgerDenied) as error:
             # The process that holds the ledger does the work, and reports its problems; or the wrong user ran this.
             if not adopt or isinstance(error, LedgerDenied):
@@ -149,21 +154,50 @@ def command(
             act(config, Adopt(), as_json=as_json)
             return OK
         except Exception as error:
-            if notifies:
-                from assetsync.notify.notifications import notify_failed  # noqa: PLC0415 - as above
-
+            if not only_look:
                 # A start that fails has not come to this yet.
                 configure_logging(config.log.format, level, stream=sys.stderr)
-                notify_failed(config, os.environ, clock, error, ledger)
+                _notify_failed(config, error, ledger, heartbeat)
             raise
         if as_list:
             note(_verdict(report, only_look=True))
-        elif as_json:
-            values = {"dry_run": only_look}
-            write_json({key: values[key] if key in values else getattr(report, key) for key in KEYS})
         else:
-            _tell(report, site, only_look=only_look)
+            _show(report, site, only_look=only_look, as_json=as_json)
     return _code(report)
+
+
+def _heartbeat(config: SiteConfig) -> "Heartbeat | None":
+    address = read_heartbeat(config, os.environ)
+    if address is None:
+        return None
+    from assetsync.notify.heartbeat import Heartbeat  # noqa: PLC0415 - slow to load, and rarely needed
+
+    return Heartbeat(config, address)
+
+
+def _notify(site: Site, report: Report, heartbeat: "Heartbeat | None") -> None:
+    """Report the problems at the end of a run, and the end."""
+    if _has_receivers(site.config):
+        from assetsync.notify.notifications import notify_once  # noqa: PLC0415 - slow to load, and rarely needed
+
+        notify_once(site, os.environ)
+    if heartbeat is not None:
+        status = read_status(site.config.outline, site.context.ledger, site.context.clock.now(), running=False)
+        heartbeat.end(lives=_code(report) < NO_SERVICE, failure=failure(status))
+
+
+def _notify_failed(config: SiteConfig, error: Exception, ledger: Ledger | None, heartbeat: "Heartbeat | None") -> None:
+    """Report the error that ends a run."""
+    if _has_receivers(config):
+        from assetsync.notify.notifications import notify_failed  # noqa: PLC0415 - as above
+
+        notify_failed(config, os.environ, SystemClock(), error, ledger)
+    if heartbeat is not None:
+        heartbeat.end(lives=False, failure="the run ended because of an error")
+
+
+def _has_receivers(config: SiteConfig) -> bool:
+    return config.notify.webhook is not None or bool(config.notify.command)
 
 
 _PAUSES_OF_A_CALENDAR = 8
@@ -243,8 +277,12 @@ def _opened(config: SiteConfig, stack: ExitStack, *, only_look: bool) -> Ledger:
     return stack.enter_context(closing(open_ledger(config.ledger, site=config.site)))
 
 
-def _tell(report: Report, site: Site, *, only_look: bool) -> None:
-    """Print the verdict in one line, then what is out of sync and the next steps."""
+def _show(report: Report, site: Site, *, only_look: bool, as_json: bool) -> None:
+    """Print the report as JSON; or the verdict in one line, then what is out of sync and the next steps."""
+    if as_json:
+        values = {"dry_run": only_look}
+        write_json({key: values[key] if key in values else getattr(report, key) for key in KEYS})
+        return
     write(_verdict(report, only_look=only_look))
     if report.trouble is not None:
         write(f"the service: {printable(report.trouble)}")

@@ -23,6 +23,7 @@ from assetsync.daemon.systemd import Notifier, Signals
 from assetsync.errors import ConfigError
 from assetsync.ledger.file.ledger_files import exists
 from assetsync.log import configure_logging
+from assetsync.notify.heartbeat import heartbeat_of
 from assetsync.notify.notifications import receivers
 from assetsync.parts import expect_root, make_service
 from assetsync.text import name_configuration
@@ -93,6 +94,7 @@ def _following(path: Path, before: SiteConfig) -> Configured:
     # Check what the configuration names, too: the new daemon would find a mistake only after the old one has ended.
     make_service(*read).close()
     receivers(read.config, os.environ)
+    heartbeat_of(read.config, os.environ)
     fixed = [name for name in ("site", "ledger") if getattr(before, name) != getattr(read.config, name)]
     if fixed:
         raise ConfigError([_FIXED.format(name) for name in fixed])
