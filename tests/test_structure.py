@@ -10,8 +10,8 @@ PACKAGE, TESTS = ROOT / "assetsync", ROOT / "tests"
 ENGINE = ("sync", "ledger", "core", "service")
 
 MOST_LINES = {
-    "package": 43_461,  # without the sandbox
-    "engine": 24_397,
+    "package": 43_478,  # without the sandbox
+    "engine": 24_414,
 }
 """The lines of the package and of its engine. Each may grow by 1 %: remove first what a change makes unnecessary.
 

@@ -13,6 +13,8 @@ from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX, described_by_xmp, is
 from assetsync.core.names import printable
 from assetsync.model import Mapping
 
+_MOST_KEPT = 1000
+
 
 class Mappings:
     """The mappings of a site, by folder; the longest matching path wins."""
@@ -98,6 +100,7 @@ class IgnoreRules:
         self._mappings = mappings
         shared = [*built_in_rules(), *read_rules(site, "`ignore` of the site")]
         self._sets = [_RuleSet(mapping, shared) for mapping in mappings.all]
+        self._above: dict[bytes, tuple[Rule, bytes] | None] = {}
         self._here = self._look_at(b"")
 
     def ignored(self, path: bytes, is_dir: bool) -> bool:
@@ -144,14 +147,28 @@ class IgnoreRules:
         return here
 
     def _ignored_above(self, folder: bytes, rules: _RuleSet) -> tuple[Rule, bytes] | None:
-        """Return the outermost ignored folder between the mapping's own and `folder`, with its rule."""
-        inside = [each for each in (folder, *folders_above(folder)) if len(each) > len(rules.folder)]
-        for each in reversed(inside):
-            if rules.may_match(each, each.rpartition(b"/")[2], is_dir=True):
-                rule = rules.decide(each, is_dir=True)
-                if rule is not None:
-                    return rule, each
-        return None
+        """Return the outermost ignored folder between the mapping's own and `folder`, with its rule.
+
+        The results for the folders above are cached; otherwise a deep tree would be checked again at each of its
+        levels.
+        """
+        unknown: list[bytes] = []
+        found = None
+        above = folder
+        while len(above) > len(rules.folder):
+            if above in self._above:
+                found = self._above[above]
+                break
+            unknown.append(above)
+            above = above.rpartition(b"/")[0]
+        if len(self._above) > _MOST_KEPT:
+            self._above.clear()
+        for below in reversed(unknown):
+            if found is None and rules.may_match(below, below.rpartition(b"/")[2], is_dir=True):
+                rule = rules.decide(below, is_dir=True)
+                found = None if rule is None else (rule, below)
+            self._above[below] = found
+        return found
 
 
 class Plan:
