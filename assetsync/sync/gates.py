@@ -38,6 +38,7 @@ from assetsync.sync.lookup_gates import HealthCheck, trouble_of
 log = structlog.get_logger(__name__)
 
 _READ_AGAIN = 30.0
+_COUNT_AGAIN = 0.1
 _SHORTAGE = 5.0
 """Seconds without an upload after the process lacked something: the uploads under way free theirs."""
 
@@ -45,7 +46,7 @@ _RESUMES = "tried again at least every minute, and sending resumes by itself"
 
 
 class DoubtCount:
-    """The limits of doubts, counted from the ledger before each file and after each new doubt.
+    """The limits of doubts, counted from the ledger before a file and after each new doubt.
 
     Accepted uploads of any process are read every half minute. What this process adds until then is counted here.
     """
@@ -59,6 +60,7 @@ class DoubtCount:
         self._times = config.upload.doubt_grace, config.service.read_timeout
         self._lock, self._adding = threading.Lock(), threading.Lock()
         self.limits = DoubtLimits(0)
+        self._counted_at = float("-inf")
         self._read: Counter[str] = Counter()
         self._read_as = (0.0, float("-inf"))
         self._added: Counter[str] = Counter()
@@ -66,6 +68,7 @@ class DoubtCount:
     def anew(self) -> DoubtLimits:
         """Count the doubts and the accepted uploads; return the limits, which are used from now on."""
         with self._lock:
+            self._counted_at = float("-inf")
             found = self._doubts.by_folder()
             graces = [self._needed(each.took, answered=each.answered) for each in found.values()]
             window = accepted_within(max(graces, default=0.0))
@@ -73,11 +76,19 @@ class DoubtCount:
             counts = {folder: each.doubts for folder, each in found.items()}
             failing = {folder for folder, each in found.items() if each.newest_at > began}
             self.limits = DoubtLimits.of(counts, accepted, self._folders, failing=failing, workers=self._workers)
+            self._counted_at = self._clock.steady()
             return self.limits
+
+    def recent(self) -> DoubtLimits:
+        """Return the limits; while no folder is held, by a count of the last tenth of a second: it takes 50 us."""
+        is_old = self._clock.steady() - self._counted_at >= _COUNT_AGAIN
+        return self.anew() if is_old or self.limits.held_for_waiting else self.limits
 
     def add_accepted(self, destfolderid: str) -> None:
         """Count an upload that was accepted now; does not block."""
         with self._adding:
+            if not self._read[destfolderid] + self._added[destfolderid]:
+                self._counted_at = float("-inf")
             self._added[destfolderid] += 1
 
     def accepted_within(self, seconds: float) -> Counter[str]:
@@ -190,7 +201,7 @@ class Gates:
         Files of closed folders and paused paths are left out, and those of the `busy` folders that take one file at a
         time. With `anew` the doubts are counted again; otherwise the last count decides.
         """
-        limits, pauses = self.doubts.anew() if anew else self.doubts.limits, self.paused()
+        limits, pauses = self.doubts.recent() if anew else self.doubts.limits, self.paused()
         apart = (*self._closed(busy), *self._failing(), *limits.one_at_a_time.intersection(busy))
         for last in dict.fromkeys((self._lost_in, frozenset())):
             oldest = Choice((*apart, *last, *limits.held_for_waiting), pauses=pauses)

@@ -236,7 +236,7 @@ class Selection:
             return Step.PAUSED
         row = None
         try:
-            if self._gates.is_full() or not self._gates.may_send():
+            if self._gates.doubts.recent().is_full or not self._gates.may_send():
                 return Step.PAUSED
             for oldest, newest in self._gates.choices(self._queue.busy_folders()):
                 row = self._queue.take(*((newest, oldest) if self._newest_is_next else (oldest, newest)))
