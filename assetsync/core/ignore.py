@@ -12,7 +12,8 @@ from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 HIDDEN = ".*"
 # Only files that are hardly meant as assets. If a pattern could match an asset (`*.swp` is also a macro of a CAD
-# program), it is written narrower. `!pattern` under `ignore` cancels any of them.
+# program), it is written narrower. A pattern that neither begins nor ends with fixed text makes a scan a fifth slower.
+# `!pattern` under `ignore` cancels any of them.
 BUILT_IN: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("hidden", (HIDDEN,)),
     (
@@ -50,6 +51,7 @@ BUILT_IN: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     ("a sidecar of another program", ("*.xmp", "*.xmp_original", "*.pp3", "*.dop", "*.acr")),
 )
+_CHARACTER = re.compile(r"\\(.)|(.)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +137,52 @@ def decide(rules: Sequence[tuple[Rule, str]], *, is_dir: bool) -> Rule | None:
     return None
 
 
-def sieve(rules: Iterable[Rule]) -> re.Pattern[str]:
-    """Return a pattern that matches each name, with a slash behind it, that one of these rules may ignore by its name.
+class NameSieve:
+    """A fast check that no rule can match a name: a scan asks for every file, and the answer is almost always no.
 
-    It is fast: a scan asks for every file, and the answer is almost always no.
+    A rule's fixed beginning or ending is compared as bytes; only a rule without either needs a regular expression.
     """
-    found = (rule.regex.pattern for rule in rules if rule.ignores and rule.by_name)
-    # A name has no folders before it. What is not bound to the beginning may match anywhere.
-    bound = (each.removeprefix("^").removeprefix("(?:.+/)?") if each[0] == "^" else f".*{each}" for each in found)
-    # No two groups of a pattern may have one name.
-    alone = (f"(?:{re.sub(r'[(][?]P<[a-z_]+>', '(?:', each)})" for each in bound)
-    return re.compile("|".join(alone) or "(?!)", re.DOTALL)
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        endings, beginnings, names = [], [], set()
+        self._regexes = []
+        for rule in rules:
+            if not rule.ignores or not rule.by_name:
+                continue
+            head, tail, fixed = _fixed_ends(rule.bare)
+            if fixed:
+                names.add(head.encode("utf-8", "surrogateescape"))
+            elif not head and not tail:
+                self._regexes.append(rule.regex)
+            elif len(head) > len(tail):
+                beginnings.append(head.encode("utf-8", "surrogateescape"))
+            else:
+                endings.append(tail.encode("utf-8", "surrogateescape"))
+        self.endings = tuple(endings)
+        self.beginnings = tuple(beginnings)
+        self.names = frozenset(names)
+
+    def may_match(self, name: bytes) -> bool:
+        """Return whether a rule might ignore a file or folder of this name; False is certain."""
+        if name.endswith(self.endings) or name.startswith(self.beginnings) or name in self.names:
+            return True
+        if not self._regexes:
+            return False
+        text = name.decode("utf-8", "surrogateescape")
+        return any(regex.search(text) or regex.search(text + "/") for regex in self._regexes)
+
+
+def _fixed_ends(bare: str) -> tuple[str, str, bool]:
+    """Return the text before the first wildcard of a pattern, the text after the last, and whether it has no wildcard.
+
+    A pattern with brackets gets no fixed ending: finding the end of its last bracket would need a parser.
+    """
+    head, tail, wild = "", "", False
+    for escaped, char in _CHARACTER.findall(bare):
+        if char and char in "*?[":
+            tail, wild = "", True
+        elif wild:
+            tail += escaped or char
+        else:
+            head += escaped or char
+    return head, "" if "[" in bare else tail, not wild

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from assetsync.core.ignore import BUILT_IN, Rule, built_in_rules, decide, read_rules, sieve
+from assetsync.core.ignore import BUILT_IN, NameSieve, Rule, built_in_rules, decide, read_rules
 from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX, described_by_xmp, is_sidecar_name, is_xmp_name
 from assetsync.core.names import printable
 from assetsync.model import Mapping
@@ -57,11 +57,11 @@ class _RuleSet:
         self._rules = [*((rule, False) for rule in shared), *((rule, True) for rule in own)]
         # The ignoring rules that need more than a name.
         self._by_path = [(rule, is_own) for rule, is_own in self._rules if rule.ignores and not rule.by_name]
-        self._sieve = sieve([*shared, *own])
+        self._sieve = NameSieve([*shared, *own])
 
     def may_match(self, path: bytes, name: bytes, *, is_dir: bool) -> bool:
         """Return quickly whether a rule might leave the path out; False is certain."""
-        if self._sieve.match(name.decode("utf-8", "surrogateescape") + "/"):
+        if self._sieve.may_match(name):
             return True
         if not self._by_path:
             return False
