@@ -11,7 +11,7 @@ ENGINE = ("sync", "ledger", "core", "service")
 
 MOST_LINES = {
     "package": 43_478,  # without the sandbox
-    "engine": 24_465,
+    "engine": 24_484,
 }
 """The lines of the package and of its engine. Each may grow by 1 %: remove first what a change makes unnecessary.
 

@@ -78,6 +78,25 @@ LONGEST_TEXT = 1000
 """Characters of a name or kind that are kept: more than any file system allows and than is ever sent (240)."""
 
 
+class Columns(Mapping[str, object]):
+    """The columns of one row by name, looked up on access; of columns with equal names the last one counts."""
+
+    __slots__ = ("_at", "_row")
+
+    def __init__(self, at: Mapping[str, int], row: Sequence[object]) -> None:
+        self._at = at
+        self._row = row
+
+    def __getitem__(self, name: str) -> object:
+        return self._row[self._at[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._at)
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+
 @dataclass(frozen=True, slots=True)
 class FolderIds:
     """How the rows of an answer name their folders.
@@ -123,7 +142,7 @@ class RowReader:
             self.unreadable += 1
             return None
         # Fast comparisons come before the tolerant parsing, because one answer may hold 100,000 rows.
-        columns = dict(zip(self.names, row, strict=True))
+        columns = Columns(self._at, row)
         row.append(None)
         assetid, size_text, md5, folder, name, kind, alias = self._pick(row)
         # Rows of assets have the number 0, error rows the text "1" (observed).
