@@ -39,26 +39,26 @@ class Vitals(NamedTuple):
     failure: str = ""
 
 
-class Request(NamedTuple):
-    """A request to the monitor: a GET, or a POST if there is a text."""
+class Ping(NamedTuple):
+    """One heartbeat as a request: a GET, or a POST if there is a text."""
 
     url: str
     text: str = ""
 
 
-def request_of(style: str, url: str, vitals: Vitals, site: str) -> Request | None:
-    """Return the request that reports the vitals in a `notify.heartbeat_style`, None if nothing is to be sent."""
+def ping_of(style: str, url: str, vitals: Vitals, site: str) -> Ping | None:
+    """Return the ping that reports the vitals in a `notify.heartbeat_style`, None if nothing is to be sent."""
     text = f"{site}: {redact(vitals.failure)}"
     text = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
     if vitals.failure and style == "healthchecks":
-        return Request(_below(url, "fail"), text)
+        return Ping(_below(url, "fail"), text)
     if vitals.failure and style == "kuma":
-        return Request(_with_query(url, status="down", msg=text))
+        return Ping(_with_query(url, status="down", msg=text))
     return _sign_of_life(style, url) if vitals.lives else None
 
 
-def _sign_of_life(style: str, url: str) -> Request:
-    return Request(_with_query(url, status="up", msg="OK") if style == "kuma" else url)
+def _sign_of_life(style: str, url: str) -> Ping:
+    return Ping(_with_query(url, status="up", msg="OK") if style == "kuma" else url)
 
 
 def _below(url: str, word: str) -> str:
@@ -70,8 +70,8 @@ def _with_query(url: str, **fields: str) -> str:
     return urlsplit(url)._replace(query=urlencode(fields | {"ping": ""})).geturl()
 
 
-class Heartbeat:
-    """The heartbeats of one site: those of a daemon by `start`, those of a single run by `begin` and `end`."""
+class Monitor:
+    """The monitor of one site: a daemon sends heartbeats by `start`, a single run by `begin` and `end`."""
 
     def __init__(self, config: SiteConfig, address: SecretStr) -> None:
         """Open no connection yet. Raise ConfigError."""
@@ -94,31 +94,31 @@ class Heartbeat:
             vitals = look()
             # During a stop the vitals are those of a site that ends.
             if not clock.wait(0):
-                self._send(request_of(self._style, self._url, vitals, self._site))
+                self._send(ping_of(self._style, self._url, vitals, self._site))
             pause = self._every
 
     def begin(self) -> None:
         """Report that a run begins, if the style can, in a thread of its own."""
         if self._style == "healthchecks":
-            request = Request(_below(self._url, "start"))
-            self._begun = threading.Thread(target=self._send, args=(request,), name="heartbeat", daemon=True)
+            ping = Ping(_below(self._url, "start"))
+            self._begun = threading.Thread(target=self._send, args=(ping,), name="heartbeat", daemon=True)
             self._begun.start()
 
     def end(self, *, lives: bool, failure: str) -> None:
         """Report how a run ended, after its begin; the arguments are those of Vitals."""
         if self._begun is not None:
             self._begun.join()
-        self._send(request_of(self._style, self._url, Vitals(lives, failure), self._site))
+        self._send(ping_of(self._style, self._url, Vitals(lives, failure), self._site))
 
     def try_it(self) -> None:
         """Send what a healthy site sends. Raise Undelivered."""
         self._deliver(_sign_of_life(self._style, self._url))
 
-    def _send(self, request: Request | None) -> None:
-        if request is None:
+    def _send(self, ping: Ping | None) -> None:
+        if ping is None:
             return
         try:
-            self._deliver(request)
+            self._deliver(ping)
         except Undelivered as error:
             if not self._fails:
                 log.warning("the heartbeat cannot be sent", detail=str(error), next="the next one is sent at its time")
@@ -128,16 +128,16 @@ class Heartbeat:
                 log.warning("the heartbeat can be sent again")
             self._fails = False
 
-    def _deliver(self, request: Request) -> None:
+    def _deliver(self, ping: Ping) -> None:
         try:
-            self._webhook.send(request.text.encode(), kind="text/plain", url=request.url)
+            self._webhook.send(ping.text.encode(), kind="text/plain", url=ping.url)
         except (ServiceError, RuntimeError) as error:
             # A RuntimeError: no thread can be started.
             detail = error.message if isinstance(error, ServiceError) else str(error)
             raise Undelivered(f"notify.heartbeat: {detail}") from error
 
 
-def heartbeat_of(config: SiteConfig, environ: Mapping[str, str]) -> Heartbeat | None:
-    """Return the heartbeat of a site, None if it has none. Raise ConfigError."""
+def heartbeat_of(config: SiteConfig, environ: Mapping[str, str]) -> Monitor | None:
+    """Return the monitor that gets the heartbeats of a site, None if it has none. Raise ConfigError."""
     address = read_heartbeat(config, environ)
-    return None if address is None else Heartbeat(config, address)
+    return None if address is None else Monitor(config, address)

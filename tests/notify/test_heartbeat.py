@@ -22,7 +22,7 @@ from assetsync.ledger.ledger import open_ledger
 from assetsync.ledger.runs import LastScan
 from assetsync.log import redact
 from assetsync.notify.channel import Undelivered
-from assetsync.notify.heartbeat import Heartbeat, Request, Vitals, request_of
+from assetsync.notify.heartbeat import Monitor, Ping, Vitals, ping_of
 from assetsync.sandbox import FaultKind, FaultRule
 from tests.forks import call
 from tests.running import KEY, SHORT_BUSY_WAIT
@@ -38,29 +38,29 @@ DEAF, KEYLESS = Vitals(lives=False), Vitals(lives=False, failure="no key")
 @pytest.mark.parametrize(
     ("style", "url", "vitals", "sent"),
     [
-        ("plain", f"{HC}?a=b", WELL, Request(f"{HC}?a=b")),
-        ("plain", HC, BRAKED, Request(HC)),
+        ("plain", f"{HC}?a=b", WELL, Ping(f"{HC}?a=b")),
+        ("plain", HC, BRAKED, Ping(HC)),
         ("plain", HC, DEAF, None),
         ("plain", HC, KEYLESS, None),
-        ("healthchecks", HC, WELL, Request(HC)),
-        ("healthchecks", HC, BRAKED, Request(f"{HC}/fail", "hq: uploads stopped")),
-        ("healthchecks", f"{HC}/?create=1", KEYLESS, Request(f"{HC}/fail?create=1", "hq: no key")),
+        ("healthchecks", HC, WELL, Ping(HC)),
+        ("healthchecks", HC, BRAKED, Ping(f"{HC}/fail", "hq: uploads stopped")),
+        ("healthchecks", f"{HC}/?create=1", KEYLESS, Ping(f"{HC}/fail?create=1", "hq: no key")),
         ("healthchecks", HC, DEAF, None),
-        ("kuma", KUMA, WELL, Request(GIVEN)),
-        ("kuma", GIVEN, WELL, Request(GIVEN)),
-        ("kuma", GIVEN, BRAKED, Request(f"{KUMA}?status=down&msg=hq%3A+uploads+stopped&ping=")),
-        ("kuma", KUMA, KEYLESS, Request(f"{KUMA}?status=down&msg=hq%3A+no+key&ping=")),
+        ("kuma", KUMA, WELL, Ping(GIVEN)),
+        ("kuma", GIVEN, WELL, Ping(GIVEN)),
+        ("kuma", GIVEN, BRAKED, Ping(f"{KUMA}?status=down&msg=hq%3A+uploads+stopped&ping=")),
+        ("kuma", KUMA, KEYLESS, Ping(f"{KUMA}?status=down&msg=hq%3A+no+key&ping=")),
         ("kuma", KUMA, DEAF, None),
     ],
 )
 def test_request_follows_from_style_and_vitals(style, url, vitals, sent):
-    assert request_of(style, url, vitals, "hq") == sent
+    assert ping_of(style, url, vitals, "hq") == sent
 
 
 def test_message_has_200_characters_at_most():
     vitals = Vitals(lives=True, failure="x" * 500)
-    long = request_of("healthchecks", HC, vitals, "hq").text
-    (message,) = parse_qs(urlsplit(request_of("kuma", KUMA, vitals, "hq").url).query)["msg"]
+    long = ping_of("healthchecks", HC, vitals, "hq").text
+    (message,) = parse_qs(urlsplit(ping_of("kuma", KUMA, vitals, "hq").url).query)["msg"]
     assert (len(long), long[-2:], message) == (200, "x…", long)
 
 
@@ -99,21 +99,21 @@ def test_link_into_the_tree_is_refused(make_world, tmp_path):
 @pytest.mark.parametrize("shown", [HC, f"{HC}/fail", f"/{TOKEN}/start", f"GET {HC}?status=up"])
 def test_address_is_redacted_whole(make_world, monkeypatch, shown):
     monkeypatch.setattr(log, "_SECRETS", log._Secrets())
-    Heartbeat(make_world().config(), SecretStr(f"{HC}?rid=1"))
+    Monitor(make_world().config(), SecretStr(f"{HC}?rid=1"))
     assert TOKEN not in redact(shown)
     assert "hc.example.com" not in redact(shown)
 
 
 def test_address_of_a_host_alone_hides_no_other(make_world, monkeypatch):
     monkeypatch.setattr(log, "_SECRETS", log._Secrets())
-    Heartbeat(make_world().config(), SecretStr("https://dam.example.com/?token=s3cret"))
+    Monitor(make_world().config(), SecretStr("https://dam.example.com/?token=s3cret"))
     assert redact("https://dam.example.com/razuna") == "https://dam.example.com/razuna"
 
 
 def test_redirect_is_not_followed(make_world, sink):
     sink.answer, sink.location = 302, sink.url.replace("127.0.0.1", "localhost")
     with pytest.raises(Undelivered, match=r"^notify\.heartbeat: the answer was HTTP status 302$"):
-        Heartbeat(make_world().config(), SecretStr(sink.url)).try_it()
+        Monitor(make_world().config(), SecretStr(sink.url)).try_it()
     assert len(sink.requests) == 1
 
 
@@ -125,7 +125,7 @@ def test_stop_while_it_looks_sends_nothing(make_world, sink):
         return Vitals(lives=False, failure="the ledger is closed")
 
     config = make_world(notify={"heartbeat_every": "1ms", "heartbeat_style": "healthchecks"}).config()
-    Heartbeat(config, SecretStr(sink.url)).start(look, clock)
+    Monitor(config, SecretStr(sink.url)).start(look, clock)
     for thread in threading.enumerate():
         if thread.name == "heartbeat":
             thread.join(10)

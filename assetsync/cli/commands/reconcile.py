@@ -41,7 +41,7 @@ from assetsync.sync.requests.decisions import Adopt
 from assetsync.text import amount, files, path_keys, plural, printable, runnable
 
 if TYPE_CHECKING:
-    from assetsync.notify.heartbeat import Heartbeat
+    from assetsync.notify.heartbeat import Monitor
 
 KEYS = (
     "site",
@@ -166,16 +166,16 @@ def command(
     return _code(report)
 
 
-def _heartbeat(config: SiteConfig) -> "Heartbeat | None":
+def _heartbeat(config: SiteConfig) -> "Monitor | None":
     address = read_heartbeat(config, os.environ)
     if address is None:
         return None
-    from assetsync.notify.heartbeat import Heartbeat  # noqa: PLC0415 - slow to load, and rarely needed
+    from assetsync.notify.heartbeat import Monitor  # noqa: PLC0415 - slow to load, and rarely needed
 
-    return Heartbeat(config, address)
+    return Monitor(config, address)
 
 
-def _notify(site: Site, report: Report, heartbeat: "Heartbeat | None") -> None:
+def _notify(site: Site, report: Report, heartbeat: "Monitor | None") -> None:
     """Report the problems at the end of a run, and the end."""
     if _has_receivers(site.config):
         from assetsync.notify.notifications import notify_once  # noqa: PLC0415 - slow to load, and rarely needed
@@ -186,7 +186,7 @@ def _notify(site: Site, report: Report, heartbeat: "Heartbeat | None") -> None:
         heartbeat.end(lives=_code(report) < NO_SERVICE, failure=failure(status))
 
 
-def _notify_failed(config: SiteConfig, error: Exception, ledger: Ledger | None, heartbeat: "Heartbeat | None") -> None:
+def _notify_failed(config: SiteConfig, error: Exception, ledger: Ledger | None, heartbeat: "Monitor | None") -> None:
     """Report the error that ends a run."""
     if _has_receivers(config):
         from assetsync.notify.notifications import notify_failed  # noqa: PLC0415 - as above
