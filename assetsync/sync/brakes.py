@@ -80,7 +80,8 @@ _HALF_COUNTS_FROM = 1000
 
 _FEWEST = 20
 """Files of a mapping from which on `brake.max_vanished_share` counts."""
-_FEW = 3
+_LEAST_ALIKE = 3
+"""Look-alikes from which on those of a smaller mapping count, if they are all its files."""
 
 _NAMED = 3
 _HOUR = 3600.0
@@ -327,10 +328,12 @@ class Brakes:
 
     def _is_large_share(self, position: int, count: int, result: ScanResult) -> bool:
         known = _known(position, result)
-        # Of a small mapping, that all files were replaced by others that look alike is a sign of another disk.
-        alike = result.look_alikes[position] + _by_mapping(result.replaced)[position]
-        is_large = count > self._limits.max_vanished_share * known and (known >= _FEWEST or alike >= max(_FEW, known))
-        return is_large and result.report.per_mapping[position] > 0
+        if known < _FEWEST:
+            # That all files of a small mapping were replaced by others that look alike is a sign of another disk.
+            alike = result.look_alikes[position] + _by_mapping(result.replaced)[position]
+            if alike < max(_LEAST_ALIKE, known):
+                return False
+        return count > self._limits.max_vanished_share * known and result.report.per_mapping[position] > 0
 
     def _is_too_many(self, count: int, known: int) -> bool:
         return count > self._limits.max_vanished or (known >= _HALF_COUNTS_FROM and count * 2 > known)
