@@ -201,7 +201,7 @@ class Gates:
         Files of closed folders and paused paths are left out, and those of the `busy` folders that take one file at a
         time. With `anew` the doubts are counted again; otherwise the last count decides.
         """
-        limits, pauses = self.doubts.recent() if anew else self.doubts.limits, self.paused()
+        limits, pauses = self.doubts.anew() if anew else self.doubts.limits, self.paused()
         apart = (*self._closed(busy), *self._failing(), *limits.one_at_a_time.intersection(busy))
         for last in dict.fromkeys((self._lost_in, frozenset())):
             oldest = Choice((*apart, *last, *limits.held_for_waiting), pauses=pauses)

@@ -238,8 +238,9 @@ class Gathering:
         assert self._body is not None, "the body is read before a file is sent"
         name, boundary, metadata = self._name, self._context.token(), sidecars.metadata
         place, sent = (row.destfolderid, name, boundary), metadata.sent
-        told = digests(metadata.texts)._asdict() | {"left_out": ", ".join(sent.left_out)}
-        recorded = {name: text for name, text in told.items() if text}
+        texts = digests(metadata.texts)._asdict() | {"left_out": ", ".join(sent.left_out)}
+        recorded = {key: text for key, text in texts.items() if text}
+        # Empty if no field is sent; absent only where the fields are unknown.
         recorded["fields"] = sent_fields(metadata.fields, metadata.language)
         intent = Intent(row.id, *place, row.stat, content.md5, metadata.digest, metadata=recorded)
         request = UploadRequest(*place, sent.fields, metadata.language, metadata.options)
