@@ -6,6 +6,7 @@ is sent at its time. No message names a file. The address is a secret. Judging t
 
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 from urllib.parse import urlencode, urlsplit
 
@@ -86,7 +87,7 @@ class Monitor:
 
     def start(self, look: Callable[[], Vitals], clock: Clock) -> None:
         """Send what `look` returns again and again, in a thread of its own, until the clock's stop."""
-        threading.Thread(target=self._repeat, args=(look, clock), name="heartbeat", daemon=True).start()
+        _in_thread(partial(self._repeat, look, clock))
 
     def _repeat(self, look: Callable[[], Vitals], clock: Clock) -> None:
         pause = min(_FIRST, self._every)
@@ -100,9 +101,7 @@ class Monitor:
     def begin(self) -> None:
         """Report that a run begins, if the style can, in a thread of its own."""
         if self._style == "healthchecks":
-            ping = Ping(_below(self._url, "start"))
-            self._begun = threading.Thread(target=self._send, args=(ping,), name="heartbeat", daemon=True)
-            self._begun.start()
+            self._begun = _in_thread(partial(self._send, Ping(_below(self._url, "start"))))
 
     def end(self, *, lives: bool, failure: str) -> None:
         """Report how a run ended, after its begin; the arguments are those of Vitals."""
@@ -135,6 +134,17 @@ class Monitor:
             # A RuntimeError: no thread can be started.
             detail = error.message if isinstance(error, ServiceError) else str(error)
             raise Undelivered(f"notify.heartbeat: {detail}") from error
+
+
+def _in_thread(work: Callable[[], None]) -> threading.Thread | None:
+    """Start a thread and return it; log and return None if the system starts none: the work goes on without it."""
+    thread = threading.Thread(target=work, name="heartbeat", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        log.warning("no heartbeat is sent", detail=str(error), next="the next start of assetsync tries it again")
+        return None
+    return thread
 
 
 def heartbeat_of(config: SiteConfig, environ: Mapping[str, str]) -> Monitor | None:

@@ -12,6 +12,7 @@ import urllib.request
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import structlog
 from pydantic import SecretStr
 
 from assetsync import log
@@ -130,6 +131,21 @@ def test_stop_while_it_looks_sends_nothing(make_world, sink):
         if thread.name == "heartbeat":
             thread.join(10)
     assert (clock.stop.is_set(), sink.requests) == (True, [])
+
+
+def test_lack_of_threads_ends_nothing(make_world, sink, monkeypatch):
+    def fails(_thread):
+        raise RuntimeError("can't start new thread")
+
+    monitor = Monitor(make_world(notify={"heartbeat_style": "healthchecks"}).config(), SecretStr(sink.url))
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fails)
+        with structlog.testing.capture_logs() as logs:
+            monitor.start(lambda: Vitals(lives=True), SystemClock())
+            monitor.begin()
+    monitor.end(lives=True, failure="")
+    assert [line["detail"] for line in logs] == ["can't start new thread"] * 2
+    assert len(sink.requests) == 1
 
 
 # ── the daemon ──
