@@ -6,6 +6,7 @@ loading itself is tested, and where another program starts it, `subprocess` star
 """
 
 import atexit
+import contextlib
 import gc
 import json
 import os
@@ -72,7 +73,9 @@ class Forked:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            # The server may have reaped it since, as `subprocess.Popen` allows for, too.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
